@@ -1,0 +1,49 @@
+// Command playground-supervise is the small program next to a tenant's processes. The root daemons start it; nobody types
+// it. On Linux it is a sandbox's holder (jail.Hold) or a job's init (reaper.Init). It is always built without cgo and
+// without the race detector: it drops its privileges on all threads itself.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"playground/jail"
+	"playground/reaper"
+	"playground/seqpacket"
+	"playground/version"
+)
+
+// controlFD is where the parent left its connection.
+const controlFD = 3
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, filepath.Base(os.Args[0])+":", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("cannot run alone: the daemons start this program (want holder, init or -version)")
+	}
+	if args[0] == "-version" {
+		fmt.Println(version.String())
+		return nil
+	}
+	unix.CloseOnExec(controlFD)
+	conn, err := seqpacket.FromFD(controlFD)
+	if err != nil {
+		return err
+	}
+	switch args[0] {
+	case "holder":
+		return jail.Hold(conn)
+	case "init":
+		return reaper.Init(conn)
+	}
+	return fmt.Errorf("cannot run %q: want holder, init or -version", args[0])
+}

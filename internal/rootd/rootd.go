@@ -1,0 +1,129 @@
+// Package rootd is what the root daemons' programs have in common: flags, configuration, log, who may call, and the socket.
+// They have no TCP, and no parser of hostile bytes beyond small JSON bodies from root and the transport's user.
+package rootd
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"strconv"
+
+	"github.com/rs/zerolog"
+
+	"playground/config"
+	"playground/daemon"
+	"playground/fault"
+	"playground/localapi"
+)
+
+// A Host is a root daemon's surroundings.
+type Host struct {
+	Config   config.Config
+	Log      zerolog.Logger
+	Security daemon.SecurityLog
+	Callers  localapi.Access // root, the daemon's own uid, and the transport's
+	Own      localapi.Access // root and the daemon's own uid
+
+	transportGID int // group of the sockets; -1 = as made
+}
+
+// Main parses the flags every daemon has and, unless they ask for something shorter, calls serve. It returns the exit
+// status: 0 ok, 1 failure, 2 usage.
+func Main(name string, args []string, stdout, stderr io.Writer, serve func(context.Context, Host) error) int {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	flags := daemon.Flags(fs)
+	if err := fs.Parse(args); err != nil {
+		return 2
+	}
+	if fs.NArg() > 0 {
+		fmt.Fprintf(stderr, "%s: unexpected argument %q\n", name, fs.Arg(0))
+		return 2
+	}
+	if flags.Version {
+		fmt.Fprintln(stdout, daemon.Banner(name))
+		return 0
+	}
+	cfg, err := config.Load(flags.Config)
+	if err == nil && flags.Test {
+		fmt.Fprintf(stdout, "%s: %s is correct\n", name, flags.Config)
+		return 0
+	}
+	if err == nil {
+		err = start(name, cfg, stderr, serve)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		if hint := fault.HintOf(err); hint != "" {
+			fmt.Fprintf(stderr, "hint: %s\n", hint)
+		}
+		return 1
+	}
+	return 0
+}
+
+func start(name string, cfg config.Config, stderr io.Writer, serve func(context.Context, Host) error) error {
+	log, err := daemon.Logger(stderr, cfg.Log.Level, name)
+	if err != nil {
+		return err
+	}
+	own := []uint32{0, uint32(os.Geteuid())}
+	h := Host{Config: cfg, Log: log, Security: daemon.Security(log), Own: localapi.Uids(own...), Callers: localapi.Uids(own...), transportGID: -1}
+	if os.Geteuid() == 0 {
+		// Without that user (a developer's machine) the transport runs as root too.
+		if u, err := user.Lookup(cfg.Host.DaemonUser); err == nil {
+			uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
+			gid, gidErr := strconv.Atoi(u.Gid)
+			if uidErr != nil || gidErr != nil {
+				return fmt.Errorf("cannot use user %q: its ids are not numbers", cfg.Host.DaemonUser)
+			}
+			h.Callers, h.transportGID = localapi.Uids(append(own, uint32(uid))...), gid
+		}
+	}
+	uid := uint32(os.Geteuid())
+	h.Security.Record(daemon.Started, daemon.SecurityFields{UID: &uid})
+	return serve(context.Background(), h)
+}
+
+// Log event names.
+const (
+	eventRequestFailed = "request_failed"
+)
+
+// Serve returns the task that answers the routes on the socket at path.
+func (h Host) Serve(path string, routes []localapi.Route, maxBody int64) (daemon.Task, error) {
+	if err := os.MkdirAll(h.Config.Host.RunDir, 0o750); err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "cannot make the folder for sockets").WithHint("set host.run_dir to a folder this user may make")
+	}
+	listener, err := localapi.Listen(path, 0o660)
+	if err != nil {
+		return nil, err
+	}
+	if h.transportGID >= 0 {
+		if err := os.Chown(path, -1, h.transportGID); err != nil {
+			listener.Close()
+			return nil, fmt.Errorf("cannot give the socket to the transport's group: %w", err)
+		}
+	}
+	return daemon.HTTPTask("socket", h.server(routes, maxBody), net.Listener(listener)), nil
+}
+
+func (h Host) server(routes []localapi.Route, maxBody int64) *http.Server {
+	return localapi.Server(localapi.Handler(routes, localapi.Options{MaxBody: maxBody, OnError: h.logError}))
+}
+
+// logError keeps what went wrong for the operator: refusals of strangers as security events, own faults as errors.
+func (h Host) logError(r *http.Request, err error) {
+	switch kind := fault.KindOf(err); kind {
+	case fault.Denied:
+		peer := localapi.PeerOf(r.Context())
+		h.Security.Record(daemon.Denied, daemon.SecurityFields{UID: &peer.UID, Action: r.Pattern, Reason: err.Error()})
+	case fault.Internal, fault.Unavailable, fault.ProofLost:
+		h.Log.Error().Str("route", r.Pattern).Str("kind", string(kind)).Err(err).Msg(eventRequestFailed)
+	}
+}

@@ -1,0 +1,156 @@
+// Package sandboxtest makes real sandboxes for tests, as whichever user runs them: root, whose tenants have uids of their
+// own, or an ordinary user. Where the host forbids namespaces the test is skipped and says so.
+package sandboxtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"playground/jail"
+	"playground/job"
+	"playground/racct"
+	"playground/reaper"
+	"playground/ring"
+)
+
+// A Host is a jail manager and a runner over it.
+type Host struct {
+	*jail.Manager
+	Runner *reaper.Runner
+	State  string
+}
+
+// Limits are those of the configuration's defaults, where they matter on Linux.
+var Limits = racct.Limits{Processes: 256, Threads: 2048, OpenFiles: 16384, SwapBytes: 3 << 30, MemoryBytes: 5 << 29}
+
+var build = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv("PLAYGROUND_BIN"); dir != "" {
+		return filepath.Join(dir, "playground-supervise"), nil
+	}
+	dir, err := os.MkdirTemp("", "playground-test-bin-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "playground-supervise")
+	cmd := exec.Command("go", "build", "-o", path, "playground/cmd/playground-supervise")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		os.Stderr.Write(out)
+		return "", err
+	}
+	return path, nil
+})
+
+// New returns a Host in a temporary folder. Change alters its options.
+func New(tb testing.TB, change ...func(*jail.Options, *reaper.Options)) *Host {
+	tb.Helper()
+	supervise, err := build()
+	if err != nil {
+		tb.Fatalf("cannot build playground-supervise: %v", err)
+	}
+	state := tb.TempDir()
+	jailOptions := jail.Options{
+		Prefix: "pg", StateDir: state, Supervise: supervise, Isolation: jail.IsolationNamespaces, Network: jail.NetworkNone,
+		HandleTTL: time.Hour, Lang: "C.UTF-8", Path: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", Limits: Limits, Warm: 2, Log: os.Stderr,
+	}
+	if os.Geteuid() == 0 {
+		jailOptions.UIDBase = 1_000_000
+		if err := os.Chmod(filepath.Dir(state), 0o711); err != nil { // mapped uids walk through it
+			tb.Fatal(err)
+		}
+	}
+	reaperOptions := reaper.Options{TermGrace: 200 * time.Millisecond, ProofDeadline: 15 * time.Second}
+	for _, f := range change {
+		f(&jailOptions, &reaperOptions)
+	}
+	manager, err := jail.NewManager(jailOptions)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	h := &Host{Manager: manager, Runner: reaper.NewRunner(manager, reaperOptions), State: state}
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		manager.Run(ctx)
+	}()
+	tb.Cleanup(func() {
+		h.Runner.Close()
+		cancel()
+		<-stopped
+		if err := jail.RemoveState(state); err != nil {
+			tb.Error(err)
+		}
+	})
+	return h
+}
+
+// Tenant makes and opens a tenant's sandbox.
+func (h *Host) Tenant(tb testing.TB, name string, network jail.Network) jail.Sandbox {
+	tb.Helper()
+	if _, err := h.Provision(tb.Context(), jail.ProvisionSpec{Tenant: name, Network: network}); err != nil {
+		tb.Fatal(err)
+	}
+	sb, err := h.Open(tb.Context(), name, jail.OpenOptions{})
+	if err != nil {
+		if strings.Contains(err.Error(), "does not allow the namespaces") && os.Getenv("PLAYGROUND_BIN") == "" {
+			tb.Skipf("this host forbids what a sandbox is made of: %v", err)
+		}
+		tb.Fatal(err)
+	}
+	return sb
+}
+
+// Output is a job.Output that keeps everything.
+type Output struct {
+	mu             sync.Mutex
+	stdout, stderr strings.Builder
+}
+
+// Write implements job.Output.
+func (o *Output) Write(s ring.Stream, p []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s == ring.Stdout {
+		o.stdout.Write(p)
+	} else {
+		o.stderr.Write(p)
+	}
+}
+
+// Stdout returns what was written so far.
+func (o *Output) Stdout() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stdout.String()
+}
+
+// Stderr returns what was written so far.
+func (o *Output) Stderr() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stderr.String()
+}
+
+// Sh runs a command in the tenant's sandbox to its end.
+func (h *Host) Sh(tb testing.TB, tenant, command string) (job.Result, *Output) {
+	tb.Helper()
+	return h.Run(tb, tb.Context(), job.Spec{Tenant: tenant, Command: []byte(command), Mode: job.Login})
+}
+
+// Run runs spec until its end or ctx's.
+func (h *Host) Run(tb testing.TB, ctx context.Context, spec job.Spec) (job.Result, *Output) {
+	tb.Helper()
+	out := &Output{}
+	res, err := h.Runner.Run(ctx, spec, out)
+	if err != nil {
+		tb.Fatalf("cannot run %q: %v", spec.Command, err)
+	}
+	return res, out
+}

@@ -1,0 +1,176 @@
+package jail
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"playground/fault"
+	"playground/seqpacket"
+)
+
+// attachTimeout bounds making a sandbox's holder; it takes some 20 ms.
+const attachTimeout = 15 * time.Second
+
+// An object is a tenant's holder, seen from jaild.
+type object struct {
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when the holder, and so all in its namespaces, has ended
+
+	// mu makes each request and its answer one act.
+	mu      sync.Mutex
+	control *seqpacket.Conn
+}
+
+// attach starts a holder for the sandbox and returns when its namespaces and root are complete.
+func attach(ctx context.Context, supervise string, cfg holderConfig, uidBase uint32, stderr *os.File) (*object, error) {
+	exe, err := os.Open(supervise)
+	if err != nil {
+		return nil, fault.Wrap(fault.Unavailable, err, "cannot find the sandbox program").WithHint("install Playground completely, or set host.libexec_dir")
+	}
+	defer exe.Close()
+	ours, theirs, err := seqpacket.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd := &exec.Cmd{
+		// By descriptor: the mapped user of a root daemon may not reach the program's folder.
+		Path:        "/proc/self/fd/4",
+		Args:        []string{"playground-supervise", "holder"},
+		Env:         []string{},
+		Dir:         "/",
+		Stderr:      stderr,
+		ExtraFiles:  []*os.File{theirs.File(), exe},
+		SysProcAttr: &syscall.SysProcAttr{},
+	}
+	if cfg.Isolated {
+		isolate(cmd.SysProcAttr, cfg.Network, uidBase)
+	}
+	if err := cmd.Start(); err != nil {
+		ours.Close()
+		return nil, forbidden(err)
+	}
+	o := &object{cmd: cmd, gone: make(chan struct{}), control: ours}
+	go func() {
+		cmd.Wait()
+		close(o.gone)
+	}()
+	data, err := json.Marshal(cfg)
+	if err == nil {
+		err = ours.Send(data)
+	}
+	if err == nil {
+		err = o.answer(ctx)
+	}
+	if err != nil {
+		o.Kill()
+		return nil, forbidden(err)
+	}
+	return o, nil
+}
+
+// isolate asks for the namespaces that make a sandbox. The tenant is uid 0 of its own user namespace, without a capability
+// once its commands run. An ordinary user can map itself only; root maps a range that nobody else has.
+func isolate(attr *syscall.SysProcAttr, network Network, uidBase uint32) {
+	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	if network == NetworkNone {
+		attr.Cloneflags |= unix.CLONE_NEWNET
+	}
+	if uidBase == 0 {
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		return
+	}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(uidBase), Size: uidRange}}
+	attr.GidMappings = attr.UidMappings
+	attr.GidMappingsEnableSetgroups = true
+	attr.Credential = &syscall.Credential{} // becomes the mapped 0:0 and drops the daemon's groups
+}
+
+// forbidden turns a refusal of the host into a text that says what to change.
+func forbidden(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) {
+		return fault.Wrap(fault.Unavailable, err, "the host does not allow the namespaces a sandbox is made of").
+			WithHint("run `playground doctor`: it finds the setting and prints the command that changes it")
+	}
+	return fault.Wrap(fault.Unavailable, err, "cannot make the sandbox").WithHint("run `playground doctor`")
+}
+
+// answer reads the holder's reply to the request just made.
+func (o *object) answer(ctx context.Context) error {
+	deadline := time.Now().Add(attachTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	o.control.SetDeadline(deadline)
+	data, _, err := o.control.Recv(make([]byte, 8192))
+	if errors.Is(err, io.EOF) {
+		return errors.New("the sandbox's holder ended; its messages are in the log")
+	}
+	if err != nil {
+		return err
+	}
+	var reply holderReply
+	if err := json.Unmarshal(data, &reply); err != nil {
+		return fmt.Errorf("internal error: malformed reply of holder: %w", err)
+	}
+	if reply.Error != "" {
+		return errors.New(reply.Error)
+	}
+	if reply.Busy > 0 {
+		return fault.New(fault.Busy, "%d jobs are running in the sandbox", reply.Busy)
+	}
+	return nil
+}
+
+func (o *object) request(ctx context.Context, op string, files ...*os.File) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := send(o.control, holderRequest{Op: op}, files...); err != nil {
+		return fault.Wrap(fault.NotOpen, err, "the sandbox is closing")
+	}
+	return o.answer(ctx)
+}
+
+// Connect returns a new connection to the holder, on which jobs can be started.
+func (o *object) Connect(ctx context.Context) (*os.File, error) {
+	ours, theirs, err := seqpacket.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	if err := o.request(ctx, "connect", theirs.File()); err != nil {
+		ours.Close()
+		return nil, err
+	}
+	return ours.File(), nil
+}
+
+// Detach ends the holder unless jobs run, which is fault.Busy.
+func (o *object) Detach(ctx context.Context) error {
+	if err := o.request(ctx, "stop"); err != nil {
+		return err
+	}
+	o.Kill()
+	return nil
+}
+
+// Gone is closed when nothing of the sandbox runs any more.
+func (o *object) Gone() <-chan struct{} { return o.gone }
+
+// Kill ends the holder and with it everything in its namespaces, and waits for that.
+func (o *object) Kill() {
+	o.control.Close()
+	o.cmd.Process.Kill()
+	<-o.gone
+}

@@ -1,0 +1,348 @@
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"playground/racct"
+	"playground/seqpacket"
+)
+
+// A holderConfig is the first message to a holder. Its paths are the host's; they are of no use once the root is built.
+type holderConfig struct {
+	Isolated  bool         `json:"isolated"`
+	Hostname  string       `json:"hostname"`
+	Tenant    string       `json:"tenant"`
+	Network   Network      `json:"network"`
+	Root      string       `json:"root"` // an empty folder to build the private root on
+	Home      string       `json:"home"`
+	Workspace string       `json:"workspace"`
+	Tmp       string       `json:"tmp"`
+	Pile      string       `json:"pile"` // folder of self.pile and self.key
+	Shared    string       `json:"shared"`
+	Limits    racct.Limits `json:"limits"`
+	Warm      int          `json:"warm"` // inits kept ready while the sandbox is in use
+}
+
+// A holderRequest is what jaild asks of a holder; Connect comes with one descriptor.
+type holderRequest struct {
+	Op string `json:"op"` // "connect" or "stop"
+}
+
+// A holderReply answers a request or a start. The reply to a start carries the init's pidfd.
+type holderReply struct {
+	Error string `json:"error,omitempty"`
+	Busy  int    `json:"busy,omitempty"` // jobs that are running, for a refused stop
+}
+
+// An InitConfig is the first message to a job's init; the second, with one descriptor, is the job's connection.
+type InitConfig struct {
+	// Isolated: the init is process 1 of a new pid and mount namespace. Otherwise it only becomes a subreaper.
+	Isolated bool         `json:"isolated"`
+	Limits   racct.Limits `json:"limits"`
+}
+
+// An InitReady is the init's answer to its configuration, once it is confined.
+type InitReady struct {
+	Error string `json:"error,omitempty"`
+}
+
+// warmIdle is how long ready inits are kept after the last start.
+const warmIdle = time.Minute
+
+// Hold is the life of a tenant's holder: "playground-supervise holder". Its process 1 keeps the tenant's namespaces and
+// starts the jobs' inits inside them on request, because a multi-threaded program cannot enter a user namespace
+// (setns(2)). It ends when control is closed, and the kernel ends everything in its pid namespace with it.
+func Hold(control *seqpacket.Conn) error {
+	buf := make([]byte, seqpacket.MaxData)
+	data, _, err := control.Recv(buf)
+	if err != nil {
+		return err
+	}
+	h := &holder{}
+	if err := json.Unmarshal(data, &h.cfg); err != nil {
+		return fmt.Errorf("internal error: malformed holder configuration: %w", err)
+	}
+	h.idle = time.AfterFunc(warmIdle, h.drain)
+	if err := h.setUp(); err != nil {
+		return errors.Join(err, send(control, holderReply{Error: err.Error()}))
+	}
+	if err := send(control, holderReply{}); err != nil {
+		return err
+	}
+	return h.serve(control, buf)
+}
+
+func (h *holder) setUp() error {
+	if h.cfg.Isolated {
+		if err := buildRoot(h.cfg); err != nil {
+			return err
+		}
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return fmt.Errorf("cannot become undumpable: %w", err)
+		}
+	}
+	// One init up to its ready word, so that a host that forbids what inits need is found out now and not by a job.
+	first, err := h.spawn()
+	if err != nil {
+		return err
+	}
+	if err := first.awaitReady(); err != nil {
+		return err
+	}
+	h.warm = append(h.warm, first)
+	return nil
+}
+
+// serve obeys jaild until it closes the connection.
+func (h *holder) serve(control *seqpacket.Conn, buf []byte) error {
+	for {
+		data, files, err := control.Recv(buf)
+		if err != nil {
+			return nil // jaild is gone, and so are we
+		}
+		var req holderRequest
+		if err := json.Unmarshal(data, &req); err != nil {
+			return fmt.Errorf("internal error: malformed request: %w", err)
+		}
+		switch {
+		case req.Op == "connect" && len(files) == 1:
+			conn, err := seqpacket.FromFile(files[0])
+			if err != nil {
+				return err
+			}
+			go h.serveStarts(conn)
+			err = send(control, holderReply{})
+			if err != nil {
+				return err
+			}
+		case req.Op == "stop":
+			busy := h.stop()
+			if err := send(control, holderReply{Busy: busy}); err != nil || busy == 0 {
+				return err
+			}
+		default:
+			return fmt.Errorf("internal error: unknown request %q", req.Op)
+		}
+	}
+}
+
+// serveStarts hands each job's connection that arrives to an init, and answers with the init's pidfd.
+func (h *holder) serveStarts(conn *seqpacket.Conn) {
+	defer conn.Close()
+	buf := make([]byte, 256)
+	for {
+		_, files, err := conn.Recv(buf)
+		if err != nil {
+			return
+		}
+		reply, pidfd := holderReply{}, (*os.File)(nil)
+		if len(files) != 1 {
+			reply.Error = "internal error: a job's connection was expected"
+		} else if pidfd, err = h.start(files[0]); err != nil {
+			reply.Error = err.Error()
+		}
+		for _, f := range files {
+			f.Close()
+		}
+		if pidfd == nil {
+			err = send(conn, reply)
+		} else {
+			err = send(conn, reply, pidfd)
+			pidfd.Close()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// A holder keeps a pool of inits.
+type holder struct {
+	cfg  holderConfig
+	idle *time.Timer // drops the pool
+
+	// mu guards what follows.
+	mu       sync.Mutex
+	warm     []*jobInit
+	busy     int  // inits that have a job
+	stopping bool // no more starts
+	filling  bool
+}
+
+// A jobInit is a started init without a job.
+type jobInit struct {
+	conn  *seqpacket.Conn
+	proc  *os.Process
+	pidfd *os.File
+}
+
+// start gives a job's connection to a ready init, or to a new one.
+func (h *holder) start(job *os.File) (*os.File, error) {
+	h.mu.Lock()
+	if h.stopping {
+		h.mu.Unlock()
+		return nil, errors.New("the sandbox is closing")
+	}
+	h.busy++
+	var in *jobInit
+	if n := len(h.warm); n > 0 {
+		in, h.warm = h.warm[n-1], h.warm[:n-1]
+	}
+	h.mu.Unlock()
+	h.idle.Reset(warmIdle)
+
+	err := error(nil)
+	if in == nil {
+		in, err = h.spawn()
+	}
+	if err == nil {
+		err = in.conn.Send([]byte("job"), job)
+	}
+	if err != nil {
+		h.release()
+		if in != nil {
+			in.discard()
+		}
+		return nil, err
+	}
+	go func() {
+		in.proc.Wait() // reaps the init; its owner reads the end from the pidfd
+		in.conn.Close()
+		h.release()
+	}()
+	go h.refill()
+	return in.pidfd, nil
+}
+
+func (h *holder) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.busy--
+}
+
+// refill brings the pool to its size again; one at a time does it.
+func (h *holder) refill() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.filling {
+		return
+	}
+	h.filling = true
+	defer func() { h.filling = false }()
+	for len(h.warm) < h.cfg.Warm && !h.stopping {
+		h.mu.Unlock()
+		in, err := h.spawn()
+		h.mu.Lock()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "playground-supervise:", err)
+			return // the next start tries for itself and reports
+		}
+		h.warm = append(h.warm, in)
+	}
+}
+
+// drain drops the ready inits of a sandbox that is not in use.
+func (h *holder) drain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, in := range h.warm {
+		in.discard()
+	}
+	h.warm = nil
+}
+
+// stop refuses later starts unless jobs run, and returns their number.
+func (h *holder) stop() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopping = h.busy == 0
+	return h.busy
+}
+
+// spawn starts an init. In a pid namespace of its own it is process 1; /proc/self/exe is this same program, whatever the
+// private root shows.
+func (h *holder) spawn() (*jobInit, error) {
+	ours, theirs, err := seqpacket.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	defer null.Close()
+	pidfd := -1
+	attr := &os.ProcAttr{
+		Dir:   "/",
+		Files: []*os.File{null, null, os.Stderr, theirs.File()},
+		Sys:   &syscall.SysProcAttr{PidFD: &pidfd},
+	}
+	if h.cfg.Isolated {
+		attr.Sys.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	}
+	proc, err := os.StartProcess("/proc/self/exe", []string{"playground-supervise", "init"}, attr)
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("cannot start init: %w", err)
+	}
+	if pidfd < 0 {
+		proc.Kill()
+		proc.Wait()
+		ours.Close()
+		return nil, errors.New("cannot start init: the kernel gave no pidfd (Linux 5.4 or newer is needed)")
+	}
+	unix.CloseOnExec(pidfd)
+	in := &jobInit{conn: ours, proc: proc, pidfd: os.NewFile(uintptr(pidfd), "pidfd")}
+	data, err := json.Marshal(InitConfig{Isolated: h.cfg.Isolated, Limits: h.cfg.Limits})
+	if err == nil {
+		err = ours.Send(data)
+	}
+	if err != nil {
+		in.discard()
+		return nil, fmt.Errorf("cannot prepare init: %w", err)
+	}
+	return in, nil
+}
+
+// awaitReady waits for the init's word that it is confined.
+func (in *jobInit) awaitReady() error {
+	in.conn.SetDeadline(time.Now().Add(10 * time.Second))
+	defer in.conn.SetDeadline(time.Time{})
+	data, _, err := in.conn.Recv(make([]byte, 4096))
+	if err != nil {
+		in.discard()
+		return fmt.Errorf("cannot prepare init: %w", err)
+	}
+	var ready InitReady
+	if err := json.Unmarshal(data, &ready); err != nil || ready.Error != "" {
+		in.discard()
+		return fmt.Errorf("cannot prepare init: %s", ready.Error)
+	}
+	return nil
+}
+
+// discard ends an init that has no job.
+func (in *jobInit) discard() {
+	in.conn.Close()
+	in.proc.Kill()
+	go in.proc.Wait()
+	in.pidfd.Close()
+}
+
+func send(conn *seqpacket.Conn, v any, files ...*os.File) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return conn.Send(data, files...)
+}

@@ -1,0 +1,36 @@
+package jail
+
+import (
+	"context"
+
+	"playground/fault"
+)
+
+// attachKernel starts the sandbox's holder.
+func (m *Manager) attachKernel(ctx context.Context, rec record) (kernelObject, error) {
+	o, err := attach(ctx, m.opts.Supervise, holderConfig{
+		Isolated:  m.opts.Isolation == IsolationNamespaces,
+		Hostname:  m.opts.Prefix + "-" + rec.Tenant,
+		Tenant:    rec.Tenant,
+		Network:   rec.Network,
+		Root:      m.store.path(rec.ID, "root"),
+		Home:      m.store.path(rec.ID, "home"),
+		Workspace: m.store.path(rec.ID, "workspace"),
+		Tmp:       m.store.path(rec.ID, "tmp"),
+		Pile:      m.store.pile(rec.ID),
+		Shared:    m.store.shared(),
+		Limits:    m.opts.Limits,
+		Warm:      m.opts.Warm,
+	}, rec.UIDBase, m.opts.Log)
+	if err != nil {
+		return nil, err // not o: a nil *object in the interface would not be nil
+	}
+	return o, nil
+}
+
+func validNetwork(n Network) error {
+	if n != NetworkNone && n != NetworkHost {
+		return fault.New(fault.Invalid, "network %q is not known on Linux", n).WithHint("use none or host")
+	}
+	return nil
+}
