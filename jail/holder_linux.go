@@ -281,11 +281,10 @@ func (h *holder) spawn() (*jobInit, error) {
 		return nil, err
 	}
 	defer null.Close()
-	pidfd := -1
 	attr := &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{null, null, os.Stderr, theirs.File()},
-		Sys:   &syscall.SysProcAttr{PidFD: &pidfd},
+		Sys:   &syscall.SysProcAttr{},
 	}
 	if h.cfg.Isolated {
 		attr.Sys.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS
@@ -295,13 +294,14 @@ func (h *holder) spawn() (*jobInit, error) {
 		ours.Close()
 		return nil, fmt.Errorf("cannot start init: %w", err)
 	}
-	if pidfd < 0 {
+	// One of its own for the job's owner, which sets it non-blocking; our Wait could not have that.
+	pidfd, err := unix.PidfdOpen(proc.Pid, 0)
+	if err != nil {
 		proc.Kill()
 		proc.Wait()
 		ours.Close()
-		return nil, errors.New("cannot start init: the kernel gave no pidfd (Linux 5.4 or newer is needed)")
+		return nil, fmt.Errorf("cannot watch init: %w", err)
 	}
-	unix.CloseOnExec(pidfd)
 	in := &jobInit{conn: ours, proc: proc, pidfd: os.NewFile(uintptr(pidfd), "pidfd")}
 	data, err := json.Marshal(InitConfig{Isolated: h.cfg.Isolated, Limits: h.cfg.Limits})
 	if err == nil {

@@ -26,6 +26,7 @@ import (
 // returns before that, whatever the job does: as process 1 it cannot be killed from inside, and its memory is closed to
 // the job.
 func Init(holder *seqpacket.Conn) error {
+	os.WriteFile("/proc/self/comm", []byte("playground-init"), 0) // for those who look at processes; no matter if not
 	ignoreSignals()
 	warmThreads()
 	buf := make([]byte, seqpacket.MaxData)

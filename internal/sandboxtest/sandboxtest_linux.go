@@ -29,31 +29,54 @@ type Host struct {
 // Limits are those of the configuration's defaults, where they matter on Linux.
 var Limits = racct.Limits{Processes: 256, Threads: 2048, OpenFiles: 16384, SwapBytes: 3 << 30, MemoryBytes: 5 << 29}
 
-var build = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv("PLAYGROUND_BIN"); dir != "" {
-		return filepath.Join(dir, "playground-supervise"), nil
+// programs are those that Program has built, by package.
+var programs struct {
+	sync.Mutex
+	dir   string
+	paths map[string]string
+}
+
+// Program returns the path of a program of this module: from PLAYGROUND_BIN where it is there, else built now, without cgo and
+// so without the race detector, which the limits of a sandbox would not let run.
+func Program(tb testing.TB, pkg string) string {
+	tb.Helper()
+	if path := filepath.Join(os.Getenv("PLAYGROUND_BIN"), filepath.Base(pkg)); filepath.IsAbs(path) {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
 	}
-	dir, err := os.MkdirTemp("", "playground-test-bin-")
-	if err != nil {
-		return "", err
+	programs.Lock()
+	defer programs.Unlock()
+	if path := programs.paths[pkg]; path != "" {
+		return path
 	}
-	path := filepath.Join(dir, "playground-supervise")
-	cmd := exec.Command("go", "build", "-o", path, "playground/cmd/playground-supervise")
+	if programs.dir == "" {
+		dir, err := os.MkdirTemp("", "playground-test-bin-")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		programs.dir, programs.paths = dir, make(map[string]string)
+	}
+	path := filepath.Join(programs.dir, filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-o", path, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		os.Stderr.Write(out)
-		return "", err
+		tb.Fatalf("cannot build %s: %v\n%s", pkg, err, out)
 	}
-	return path, nil
-})
+	programs.paths[pkg] = path
+	return path
+}
+
+// Main runs a package's tests and removes what Program built.
+func Main(m *testing.M) int {
+	defer func() { os.RemoveAll(programs.dir) }()
+	return m.Run()
+}
 
 // New returns a Host in a temporary folder. Change alters its options.
 func New(tb testing.TB, change ...func(*jail.Options, *reaper.Options)) *Host {
 	tb.Helper()
-	supervise, err := build()
-	if err != nil {
-		tb.Fatalf("cannot build playground-supervise: %v", err)
-	}
+	supervise := Program(tb, "playground/cmd/playground-supervise")
 	state := tb.TempDir()
 	jailOptions := jail.Options{
 		Prefix: "pg", StateDir: state, Supervise: supervise, Isolation: jail.IsolationNamespaces, Network: jail.NetworkNone,
