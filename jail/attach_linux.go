@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"playground/fault"
+	"playground/jail/holder"
 	"playground/seqpacket"
 )
 
@@ -32,7 +33,7 @@ type object struct {
 }
 
 // attach starts a holder for the sandbox and returns when its namespaces and root are complete.
-func attach(ctx context.Context, supervise string, cfg holderConfig, uidBase uint32, stderr *os.File) (*object, error) {
+func attach(ctx context.Context, supervise string, cfg holder.Config, uidBase uint32, stderr *os.File) (*object, error) {
 	exe, err := os.Open(supervise)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "cannot find the sandbox program").WithHint("install Playground completely, or set host.libexec_dir")
@@ -54,7 +55,7 @@ func attach(ctx context.Context, supervise string, cfg holderConfig, uidBase uin
 		SysProcAttr: &syscall.SysProcAttr{},
 	}
 	if cfg.Isolated {
-		isolate(cmd.SysProcAttr, cfg.Network, uidBase)
+		isolate(cmd.SysProcAttr, cfg.Loopback, uidBase)
 	}
 	if err := cmd.Start(); err != nil {
 		ours.Close()
@@ -81,9 +82,9 @@ func attach(ctx context.Context, supervise string, cfg holderConfig, uidBase uin
 
 // isolate asks for the namespaces that make a sandbox. The tenant is uid 0 of its own user namespace, without a capability
 // once its commands run. An ordinary user can map itself only; root maps a range that nobody else has.
-func isolate(attr *syscall.SysProcAttr, network Network, uidBase uint32) {
+func isolate(attr *syscall.SysProcAttr, ownNetwork bool, uidBase uint32) {
 	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
-	if network == NetworkNone {
+	if ownNetwork {
 		attr.Cloneflags |= unix.CLONE_NEWNET
 	}
 	if uidBase == 0 {
@@ -120,7 +121,7 @@ func (o *object) answer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var reply holderReply
+	var reply holder.Reply
 	if err := json.Unmarshal(data, &reply); err != nil {
 		return fmt.Errorf("internal error: malformed reply of holder: %w", err)
 	}
@@ -136,10 +137,18 @@ func (o *object) answer(ctx context.Context) error {
 func (o *object) request(ctx context.Context, op string, files ...*os.File) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := send(o.control, holderRequest{Op: op}, files...); err != nil {
+	if err := o.send(op, files...); err != nil {
 		return fault.Wrap(fault.NotOpen, err, "the sandbox is closing")
 	}
 	return o.answer(ctx)
+}
+
+func (o *object) send(op string, files ...*os.File) error {
+	data, err := json.Marshal(holder.Request{Op: op})
+	if err != nil {
+		return err
+	}
+	return o.control.Send(data, files...)
 }
 
 // Connect returns a new connection to the holder, on which jobs can be started.
@@ -149,7 +158,7 @@ func (o *object) Connect(ctx context.Context) (*os.File, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	if err := o.request(ctx, "connect", theirs.File()); err != nil {
+	if err := o.request(ctx, holder.OpConnect, theirs.File()); err != nil {
 		ours.Close()
 		return nil, err
 	}
@@ -158,7 +167,7 @@ func (o *object) Connect(ctx context.Context) (*os.File, error) {
 
 // Detach ends the holder unless jobs run, which is fault.Busy.
 func (o *object) Detach(ctx context.Context) error {
-	if err := o.request(ctx, "stop"); err != nil {
+	if err := o.request(ctx, holder.OpStop); err != nil {
 		return err
 	}
 	o.Kill()

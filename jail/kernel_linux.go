@@ -4,15 +4,17 @@ import (
 	"context"
 
 	"playground/fault"
+	"playground/jail/holder"
 )
 
 // attachKernel starts the sandbox's holder.
 func (m *Manager) attachKernel(ctx context.Context, rec record) (kernelObject, error) {
-	o, err := attach(ctx, m.opts.Supervise, holderConfig{
+	o, err := attach(ctx, m.opts.Supervise, holder.Config{
 		Isolated:  m.opts.Isolation == IsolationNamespaces,
 		Hostname:  m.opts.Prefix + "-" + rec.Tenant,
 		Tenant:    rec.Tenant,
-		Network:   rec.Network,
+		Loopback:  rec.Network == NetworkNone,
+		Resolver:  rec.Network == NetworkHost,
 		Root:      m.store.path(rec.ID, "root"),
 		Home:      m.store.path(rec.ID, "home"),
 		Workspace: m.store.path(rec.ID, "workspace"),

@@ -15,6 +15,7 @@ import (
 	"playground/fault"
 	"playground/jail"
 	"playground/job"
+	"playground/reaper/jobinit"
 	"playground/seqpacket"
 )
 
@@ -211,8 +212,8 @@ func pollable(f *os.File) (*os.File, error) {
 }
 
 // startOf says how the command is run: a login shell with the session's environment, or a clean shell with next to none.
-func startOf(spec job.Spec, att jail.Attachment) startMessage {
-	start := startMessage{Dir: []byte(att.Cwd)}
+func startOf(spec job.Spec, att jail.Attachment) jobinit.Start {
+	start := jobinit.Start{Dir: []byte(att.Cwd)}
 	if strings.HasPrefix(spec.Cwd, "/") {
 		start.Dir = []byte(spec.Cwd)
 	} else if spec.Cwd != "" {

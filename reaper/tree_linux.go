@@ -14,6 +14,8 @@ import (
 
 	"playground/fault"
 	"playground/job"
+	"playground/procfs"
+	"playground/reaper/jobinit"
 	"playground/ring"
 	"playground/seqpacket"
 )
@@ -119,7 +121,7 @@ func (t *tree) closeFiles() {
 
 // finish waits for the end, brings it about when ctx ends, and proves it.
 func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
-	words := make(chan endMessage, 2)
+	words := make(chan jobinit.End, 2)
 	go t.listen(words)
 	dead := make(chan struct{})
 	go func() {
@@ -130,7 +132,7 @@ func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
 
 	e := ending{grace: opts.TermGrace, deadline: opts.ProofDeadline}
 	defer e.stopTimers()
-	var last endMessage
+	var last jobinit.End
 	for proved := false; !proved; {
 		select {
 		case word, ok := <-words:
@@ -208,7 +210,7 @@ func (e *ending) cancelled(ctx context.Context) <-chan struct{} {
 }
 
 // listen passes on what the init says until it is gone.
-func (t *tree) listen(words chan<- endMessage) {
+func (t *tree) listen(words chan<- jobinit.End) {
 	defer close(words)
 	buf := make([]byte, 8192)
 	for {
@@ -219,7 +221,7 @@ func (t *tree) listen(words chan<- endMessage) {
 		if err != nil {
 			return
 		}
-		var word endMessage
+		var word jobinit.End
 		if json.Unmarshal(data, &word) == nil {
 			words <- word
 		}
@@ -241,7 +243,7 @@ func (t *tree) awaitDeath() error {
 }
 
 func (t *tree) signal(sig syscall.Signal) {
-	data, err := json.Marshal(killMessage{Signal: int(sig)})
+	data, err := json.Marshal(jobinit.Kill{Signal: int(sig)})
 	if err == nil {
 		t.conn.Send(data) // an init that is gone needs no signal
 	}
@@ -269,7 +271,7 @@ func (t *tree) drain() {
 	t.closeFiles()
 }
 
-func (t *tree) result(e ending, last endMessage) job.Result {
+func (t *tree) result(e ending, last jobinit.End) job.Result {
 	res := job.Result{Outcome: e.outcome}
 	res.Cleanup = job.Cleanup{Killed: last.Killed, Proven: t.isolated || last.Empty}
 	if !e.since.IsZero() {
@@ -308,7 +310,7 @@ func (t *tree) lost(e ending, dead <-chan struct{}) job.Result {
 	}
 	res.Cleanup = job.Cleanup{Survivors: 1, ElapsedMS: time.Since(e.since).Milliseconds()}
 	if pid, err := t.pid(); err == nil {
-		start, _ := startTime(pid)
+		start, _ := procfs.StartTime(pid)
 		res.Cleanup.Pids = []job.Leftover{{Pid: pid, Start: start}}
 	}
 	go func() {

@@ -1,5 +1,5 @@
 // Command playground-supervise is the small program next to a tenant's processes. The root daemons start it; nobody types
-// it. On Linux it is a sandbox's holder (jail.Hold) or a job's init (reaper.Init). It is always built without cgo and
+// it. On Linux it is a sandbox's holder (package holder) or a job's init (package jobinit). It is always built without cgo and
 // without the race detector: it drops its privileges on all threads itself.
 package main
 
@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"playground/jail"
-	"playground/reaper"
+	"playground/jail/holder"
+	"playground/reaper/jobinit"
 	"playground/seqpacket"
 	"playground/version"
 )
@@ -41,9 +41,9 @@ func run(args []string) error {
 	}
 	switch args[0] {
 	case "holder":
-		return jail.Hold(conn)
+		return holder.Hold(conn)
 	case "init":
-		return reaper.Init(conn)
+		return jobinit.Run(conn)
 	}
 	return fmt.Errorf("cannot run %q: want holder, init or -version", args[0])
 }

@@ -1,7 +1,6 @@
-package reaper
+package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -13,7 +12,7 @@ import (
 // into the kernel, or has a history of holes that a job does not need. Calls that the table of known ones lacks, newer
 // kernels' included, answer ENOSYS.
 var refusedSyscalls = []string{
-	// namespaces and mounts (clone and clone3: see filterProgram)
+	// namespaces and mounts (clone and clone3: see filter)
 	"unshare", "setns", "mount", "umount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount",
 	"fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "quotactl", "quotactl_fd", "swapon", "swapoff", "acct",
 	"open_by_handle_at", "name_to_handle_at", "fanotify_init",
@@ -43,13 +42,9 @@ const (
 	offArg2   = 32
 )
 
-// filterProgram is the system-call filter of a job for this machine's architecture. Arguments are compared by their low
+// filter is the system-call filter of a job for one architecture. Arguments are compared by their low
 // 32 bits where the kernel itself only looks at those: a comparison of all 64 would let set high bits pass.
-func filterProgram() ([]bpf.Instruction, error) {
-	machine, err := arch.GetInfo("")
-	if err != nil {
-		return nil, fmt.Errorf("cannot filter system calls here: %w", err)
-	}
+func filter(machine *arch.Info) []bpf.Instruction {
 	var (
 		permit = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 		eperm  = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
@@ -101,7 +96,7 @@ func filterProgram() ([]bpf.Instruction, error) {
 		}
 	}
 	program = append(program, gaps(numbers, enosys)...)
-	return append(program, permit), nil
+	return append(program, permit)
 }
 
 // gaps refuses the numbers that no known call has.

@@ -1,11 +1,10 @@
-package reaper
+package jobinit
 
 import (
 	"fmt"
 	"syscall"
 	"unsafe"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,21 +64,11 @@ func allThreads(what string, trap, a1, a2, a3 uintptr) error {
 	return nil
 }
 
+//go:generate go run playground/internal/genfilter
+
 // loadFilter installs the system-call filter on all threads.
 func loadFilter() error {
-	program, err := filterProgram()
-	if err != nil {
-		return err
-	}
-	raw, err := bpf.Assemble(program)
-	if err != nil {
-		return fmt.Errorf("cannot assemble system-call filter: %w", err)
-	}
-	instructions := make([]unix.SockFilter, len(raw))
-	for i, r := range raw {
-		instructions[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
-	}
-	prog := unix.SockFprog{Len: uint16(len(instructions)), Filter: &instructions[0]}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("cannot load system-call filter: %w", errno)

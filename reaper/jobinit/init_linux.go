@@ -1,4 +1,4 @@
-package reaper
+package jobinit
 
 import (
 	"encoding/json"
@@ -16,40 +16,40 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"playground/jail"
+	"playground/jail/holder"
 	"playground/racct"
 	"playground/seqpacket"
 )
 
-// Init runs one job. It is the whole life of "playground-supervise init": it confines itself, waits on the holder's
+// Run runs one job. It is the whole life of "playground-supervise init": it confines itself, waits on the holder's
 // connection for a job's connection, runs that job's command, and returns when no process of the job is left. It never
 // returns before that, whatever the job does: as process 1 it cannot be killed from inside, and its memory is closed to
 // the job.
-func Init(holder *seqpacket.Conn) error {
+func Run(pool *seqpacket.Conn) error {
 	os.WriteFile("/proc/self/comm", []byte("playground-init"), 0) // for those who look at processes; no matter if not
 	ignoreSignals()
 	warmThreads()
 	buf := make([]byte, seqpacket.MaxData)
-	data, _, err := holder.Recv(buf)
+	data, _, err := pool.Recv(buf)
 	if err != nil {
 		return err
 	}
-	var cfg jail.InitConfig
+	var cfg holder.InitConfig
 	if err := json.Unmarshal(data, &cfg); err != nil {
 		return fmt.Errorf("internal error: malformed init configuration: %w", err)
 	}
-	ready := jail.InitReady{}
+	ready := holder.InitReady{}
 	err = prepare(cfg)
 	if err != nil {
 		ready.Error = err.Error()
 	}
 	if data, jsonErr := json.Marshal(ready); jsonErr == nil {
-		err = errors.Join(err, holder.Send(data))
+		err = errors.Join(err, pool.Send(data))
 	}
 	if err != nil {
 		return err
 	}
-	_, files, err := holder.Recv(buf)
+	_, files, err := pool.Recv(buf)
 	if errors.Is(err, io.EOF) {
 		return nil // the pool was drained
 	}
@@ -63,7 +63,7 @@ func Init(holder *seqpacket.Conn) error {
 	if err != nil {
 		return err
 	}
-	holder.Close()
+	pool.Close()
 	return runJob(conn, buf, cfg.Isolated)
 }
 
@@ -99,7 +99,7 @@ func warmThreads() {
 	release.Done()
 }
 
-func prepare(cfg jail.InitConfig) error {
+func prepare(cfg holder.InitConfig) error {
 	if !cfg.Isolated {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("cannot become subreaper: %w", err)
@@ -156,7 +156,7 @@ func runJob(conn *seqpacket.Conn, buf []byte, isolated bool) error {
 	if err != nil {
 		return err
 	}
-	var start startMessage
+	var start Start
 	if err := json.Unmarshal(data, &start); err != nil || len(files) != 3 {
 		return fmt.Errorf("internal error: malformed start message: %v", err)
 	}
@@ -165,7 +165,7 @@ func runJob(conn *seqpacket.Conn, buf []byte, isolated bool) error {
 		f.Close() // or the reader would never see the end of the output
 	}
 	if err != nil {
-		return report(conn, endMessage{Refused: err.Error(), Empty: true})
+		return report(conn, End{Refused: err.Error(), Empty: true})
 	}
 	var ending atomic.Bool
 	go control(conn, isolated, &ending)
@@ -177,7 +177,7 @@ func runJob(conn *seqpacket.Conn, buf []byte, isolated bool) error {
 	return report(conn, end)
 }
 
-func report(conn *seqpacket.Conn, end endMessage) error {
+func report(conn *seqpacket.Conn, end End) error {
 	data, err := json.Marshal(end)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func report(conn *seqpacket.Conn, end endMessage) error {
 	return nil
 }
 
-func startLeader(start startMessage, stdio []*os.File) (int, error) {
+func startLeader(start Start, stdio []*os.File) (int, error) {
 	argv := make([]string, len(start.Argv))
 	for i, a := range start.Argv {
 		argv[i] = string(a)
@@ -233,7 +233,7 @@ func control(conn *seqpacket.Conn, isolated bool, ending *atomic.Bool) {
 			killAll(unix.SIGKILL, isolated)
 			return
 		}
-		var kill killMessage
+		var kill Kill
 		if json.Unmarshal(data, &kill) == nil && kill.Signal > 0 {
 			ending.Store(true)
 			killAll(syscall.Signal(kill.Signal), isolated)
@@ -244,8 +244,8 @@ func control(conn *seqpacket.Conn, isolated bool, ending *atomic.Bool) {
 // reap collects children, the leader and every orphan that falls to the init, until none is left. Once the leader has
 // ended the rest is killed; each round kills again, which costs nothing and leaves no window. What dies by a signal after
 // the end began, the leader included, counts as killed.
-func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) (endMessage, error) {
-	end := endMessage{}
+func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) (End, error) {
+	end := End{}
 	ended := false
 	for {
 		var status syscall.WaitStatus
@@ -272,7 +272,7 @@ func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) 
 		}
 		if pid == leader {
 			end.Status, ended = uint32(status), true
-			if err := report(conn, endMessage{Leader: true, Status: end.Status}); err != nil {
+			if err := report(conn, End{Leader: true, Status: end.Status}); err != nil {
 				return end, err
 			}
 		}

@@ -1,4 +1,4 @@
-package jail
+package holder
 
 import (
 	"encoding/json"
@@ -11,48 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"playground/racct"
 	"playground/seqpacket"
 )
-
-// A holderConfig is the first message to a holder. Its paths are the host's; they are of no use once the root is built.
-type holderConfig struct {
-	Isolated  bool         `json:"isolated"`
-	Hostname  string       `json:"hostname"`
-	Tenant    string       `json:"tenant"`
-	Network   Network      `json:"network"`
-	Root      string       `json:"root"` // an empty folder to build the private root on
-	Home      string       `json:"home"`
-	Workspace string       `json:"workspace"`
-	Tmp       string       `json:"tmp"`
-	Pile      string       `json:"pile"` // folder of self.pile and self.key
-	Shared    string       `json:"shared"`
-	Limits    racct.Limits `json:"limits"`
-	Warm      int          `json:"warm"` // inits kept ready while the sandbox is in use
-}
-
-// A holderRequest is what jaild asks of a holder; Connect comes with one descriptor.
-type holderRequest struct {
-	Op string `json:"op"` // "connect" or "stop"
-}
-
-// A holderReply answers a request or a start. The reply to a start carries the init's pidfd.
-type holderReply struct {
-	Error string `json:"error,omitempty"`
-	Busy  int    `json:"busy,omitempty"` // jobs that are running, for a refused stop
-}
-
-// An InitConfig is the first message to a job's init; the second, with one descriptor, is the job's connection.
-type InitConfig struct {
-	// Isolated: the init is process 1 of a new pid and mount namespace. Otherwise it only becomes a subreaper.
-	Isolated bool         `json:"isolated"`
-	Limits   racct.Limits `json:"limits"`
-}
-
-// An InitReady is the init's answer to its configuration, once it is confined.
-type InitReady struct {
-	Error string `json:"error,omitempty"`
-}
 
 // warmIdle is how long ready inits are kept after the last start.
 const warmIdle = time.Minute
@@ -72,9 +32,9 @@ func Hold(control *seqpacket.Conn) error {
 	}
 	h.idle = time.AfterFunc(warmIdle, h.drain)
 	if err := h.setUp(); err != nil {
-		return errors.Join(err, send(control, holderReply{Error: err.Error()}))
+		return errors.Join(err, send(control, Reply{Error: err.Error()}))
 	}
-	if err := send(control, holderReply{}); err != nil {
+	if err := send(control, Reply{}); err != nil {
 		return err
 	}
 	return h.serve(control, buf)
@@ -108,24 +68,24 @@ func (h *holder) serve(control *seqpacket.Conn, buf []byte) error {
 		if err != nil {
 			return nil // jaild is gone, and so are we
 		}
-		var req holderRequest
+		var req Request
 		if err := json.Unmarshal(data, &req); err != nil {
 			return fmt.Errorf("internal error: malformed request: %w", err)
 		}
 		switch {
-		case req.Op == "connect" && len(files) == 1:
+		case req.Op == OpConnect && len(files) == 1:
 			conn, err := seqpacket.FromFile(files[0])
 			if err != nil {
 				return err
 			}
 			go h.serveStarts(conn)
-			err = send(control, holderReply{})
+			err = send(control, Reply{})
 			if err != nil {
 				return err
 			}
-		case req.Op == "stop":
+		case req.Op == OpStop:
 			busy := h.stop()
-			if err := send(control, holderReply{Busy: busy}); err != nil || busy == 0 {
+			if err := send(control, Reply{Busy: busy}); err != nil || busy == 0 {
 				return err
 			}
 		default:
@@ -143,7 +103,7 @@ func (h *holder) serveStarts(conn *seqpacket.Conn) {
 		if err != nil {
 			return
 		}
-		reply, pidfd := holderReply{}, (*os.File)(nil)
+		reply, pidfd := Reply{}, (*os.File)(nil)
 		if len(files) != 1 {
 			reply.Error = "internal error: a job's connection was expected"
 		} else if pidfd, err = h.start(files[0]); err != nil {
@@ -166,7 +126,7 @@ func (h *holder) serveStarts(conn *seqpacket.Conn) {
 
 // A holder keeps a pool of inits.
 type holder struct {
-	cfg  holderConfig
+	cfg  Config
 	idle *time.Timer // drops the pool
 
 	// mu guards what follows.

@@ -1,4 +1,4 @@
-package jail
+package holder
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ type builder struct {
 
 // buildRoot gives the calling process, which is alone in new namespaces, a root of its own: system folders read-only, the
 // tenant's folders writable, a minimal /dev, and nothing else of the host. The former root is gone afterwards.
-func buildRoot(cfg holderConfig) error {
+func buildRoot(cfg Config) error {
 	b := &builder{root: cfg.Root}
 	b.do("make mounts private", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	b.do("mount the private root", unix.Mount("playground", b.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=4m"))
@@ -57,7 +57,7 @@ func buildRoot(cfg holderConfig) error {
 	if err := enterRoot(b.root); err != nil {
 		return err
 	}
-	if cfg.Network == NetworkNone {
+	if cfg.Loopback {
 		if err := loopbackUp(); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (b *builder) system(path string) {
 	b.bind(path, path, unix.MOUNT_ATTR_RDONLY)
 }
 
-func (b *builder) etc(cfg holderConfig) {
+func (b *builder) etc(cfg Config) {
 	b.file("/etc/passwd", cfg.Tenant+":x:0:0:"+cfg.Tenant+":/home/"+cfg.Tenant+":/bin/sh\n"+
 		"root:x:0:0:root:/home/"+cfg.Tenant+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")
 	b.file("/etc/group", cfg.Tenant+":x:0:\nroot:x:0:\nnogroup:x:65534:\n")
@@ -169,7 +169,7 @@ func (b *builder) etc(cfg holderConfig) {
 	// Without a fork, unlike the distribution's, which doubles the cost of a login shell.
 	b.file("/etc/profile", "umask 022\n")
 	b.file("/etc/shells", "/bin/sh\n")
-	if cfg.Network == NetworkHost {
+	if cfg.Resolver {
 		b.copy("/etc/resolv.conf")
 	}
 	for _, name := range etcFiles {

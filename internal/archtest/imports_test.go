@@ -1,0 +1,159 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is the prefix of every package of this repository.
+const module = "playground"
+
+// mayImport is the import table: package -> the packages of this repository it may import. What is not listed is
+// forbidden. The table reads from the leaves up, in the direction opposite to a request's.
+var mayImport = map[string][]string{
+	"fault":              {},
+	"version":            {},
+	"seqpacket":          {},
+	"procfs":             {},
+	"racct":              {"fault"},
+	"ring":               {"fault"},
+	"job":                {"ring", "fault"},
+	"jail/holder":        {"racct", "seqpacket", "procfs", "fault"},
+	"jail":               {"jail/holder", "racct", "seqpacket", "procfs", "fault"},
+	"reaper/jobinit":     {"jail/holder", "racct", "seqpacket", "procfs"},
+	"reaper":             {"job", "ring", "jail", "racct", "reaper/jobinit", "seqpacket", "procfs", "fault"},
+	"config":             {"job", "racct", "jail", "fault"},
+	"daemon":             {"version"},
+	"preflight":          {"fault"},
+	"account":            {"fault"},
+	"localapi":           {"fault"},
+	"localapi/jailapi":   {"jail", "localapi", "fault"},
+	"localapi/jobapi":    {"job", "ring", "localapi", "fault"},
+	"localapi/userapi":   {"account", "jail", "job", "localapi", "fault"},
+	"sandbox":            {"job", "ring", "jail", "fault"},
+	"catalogue":          {"sandbox", "job", "ring", "jail", "fault"},
+	"transport":          {"account", "catalogue", "fault"},
+	"suite":              {"config", "fault"},
+	"cli":                {"catalogue", "config", "fault", "jail", "job", "localapi/jailapi", "localapi/jobapi", "localapi/userapi", "preflight", "sandbox", "suite", "version"},
+	"demo":               {"cli", "localapi/userapi", "suite", "version"},
+	"internal/rootd":     {"config", "daemon", "fault", "localapi"},
+	"internal/bench":     {"suite"},
+	"internal/genfilter": {},
+	// Stand-ins and helpers of tests.
+	"internal/archtest":    {},
+	"internal/e2e":         {},
+	"internal/adversary":   {},
+	"internal/sandboxtest": {"jail", "job", "racct", "reaper", "ring"},
+	"sandbox/sandboxtest":  {"fault", "jail", "job", "ring"},
+}
+
+// A listedPackage is what "go list -json" says of one package.
+type listedPackage struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+}
+
+// list returns the packages of this repository as goos sees them.
+func list(t *testing.T, goos string) []listedPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,GoFiles,Imports", "./...")
+	cmd.Dir = root(t)
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH=amd64", "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list for %s: %v\n%s", goos, err, stderr.String())
+	}
+	var packages []listedPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("go list for %s: %v", goos, err)
+		}
+		if len(p.GoFiles) > 0 {
+			packages = append(packages, p)
+		}
+	}
+}
+
+// root returns the top folder of the repository.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestImports(t *testing.T) {
+	for _, goos := range []string{"linux", "freebsd"} {
+		t.Run(goos, func(t *testing.T) {
+			for _, p := range list(t, goos) {
+				checkImports(t, strings.TrimPrefix(p.ImportPath, module+"/"), p.Imports)
+			}
+		})
+	}
+}
+
+// checkImports compares one package's imports with the table.
+func checkImports(t *testing.T, name string, imports []string) {
+	allowed, known := mayImport[name]
+	command := strings.HasPrefix(name, "cmd/")
+	if !known && !command {
+		t.Errorf("package %s is not in the import table: add it to mayImport with what it may import", name)
+		return
+	}
+	for _, path := range imports {
+		target, ours := strings.CutPrefix(path, module+"/")
+		switch {
+		case !ours:
+		case strings.HasPrefix(target, "cmd/"):
+			t.Errorf("%s imports %s: commands join packages, nothing imports them", name, target)
+		case !command && !slices.Contains(allowed, target):
+			t.Errorf("%s must not import %s (it may import: %s)", name, target, strings.Join(allowed, ", "))
+		}
+	}
+}
+
+// Libraries that only some packages may use: leaf packages do not log, do not parse flags and know no HTTP.
+func TestLibraries(t *testing.T) {
+	only := map[string][]string{
+		"github.com/spf13/cobra":                                  {"cli", "cmd/playground"},
+		"github.com/rs/zerolog":                                   {"daemon", "transport", "internal/rootd", "cmd/playgroundd", "cmd/playground-jaild", "cmd/playground-reaperd"},
+		"github.com/rs/zerolog/log":                               {},
+		"github.com/modelcontextprotocol/go-sdk/mcp":              {"catalogue", "transport", "cli", "demo", "internal/bench"},
+		"github.com/prometheus/client_golang/prometheus":          {"cmd/playgroundd", "transport"},
+		"modernc.org/sqlite":                                      {"account"},
+		"github.com/pelletier/go-toml/v2":                         {"config"},
+		"github.com/elastic/go-seccomp-bpf":                       {"jail/holder", "reaper/jobinit", "internal/genfilter"},
+		"log":                                                     {"localapi"}, // net/http's ErrorLog is a *log.Logger
+		"unsafe":                                                  {"jail", "jail/holder", "reaper", "reaper/jobinit", "racct", "localapi", "daemon", "preflight", "internal/adversary"},
+		"github.com/coreos/go-systemd/v22/activation":             {"daemon", "cmd/playgroundd"},
+		"github.com/coreos/go-systemd/v22/daemon":                 {"daemon"},
+		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/playgroundd", "transport"},
+	}
+	for _, goos := range []string{"linux", "freebsd"} {
+		for _, p := range list(t, goos) {
+			name := strings.TrimPrefix(p.ImportPath, module+"/")
+			for _, path := range p.Imports {
+				if users, limited := only[path]; limited && !slices.Contains(users, name) {
+					t.Errorf("%s (%s) must not import %s (only: %s)", name, goos, path, strings.Join(users, ", "))
+				}
+			}
+		}
+	}
+}
