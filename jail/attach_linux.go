@@ -48,7 +48,7 @@ func attach(ctx context.Context, supervise string, cfg holder.Config, uidBase ui
 		// By descriptor: the mapped user of a root daemon may not reach the program's folder.
 		Path:        "/proc/self/fd/4",
 		Args:        []string{"playground-supervise", "holder"},
-		Env:         []string{},
+		Env:         []string{"GOMAXPROCS=1"},
 		Dir:         "/",
 		Stderr:      stderr,
 		ExtraFiles:  []*os.File{theirs.File(), exe},

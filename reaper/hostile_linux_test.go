@@ -99,7 +99,7 @@ func TestInitSurvivesSignals(t *testing.T) {
 	h := sandboxtest.New(t)
 	adversary(t, h, h.Tenant(t, "alice", ""))
 	res, out := h.Sh(t, "alice", "./adversary signals; sleep 100 & exit 7")
-	if res.Outcome != job.Exited || *res.ExitCode != 7 || !res.Cleanup.Proven || res.Cleanup.Killed != 1 {
+	if res.Outcome != job.Exited || *res.ExitCode != 7 || len(out.Stdout()) < len("sent to 1\n") || out.Stdout() == "sent to 1\n" || !res.Cleanup.Proven || res.Cleanup.Killed != 1 {
 		t.Errorf("got %+v %s", res, out.Stdout())
 	}
 }

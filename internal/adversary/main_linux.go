@@ -189,9 +189,6 @@ func signals() {
 			threads = append(threads, tid)
 		}
 	}
-	for tid := 2; tid < 12; tid++ {
-		threads = append(threads, tid)
-	}
 	for sig := 1; sig <= 64; sig++ {
 		for _, tid := range threads {
 			if tid == os.Getpid() {
@@ -202,7 +199,7 @@ func signals() {
 			unix.RawSyscall(unix.SYS_TGKILL, 1, uintptr(tid), uintptr(sig))
 		}
 	}
-	fmt.Println("sent")
+	fmt.Println("sent to", len(threads))
 }
 
 func kernel() []attempt {

@@ -68,7 +68,7 @@ func startBench(ctx context.Context, bin string) (*bench, error) {
 	}
 	s, err := suite.Open(suite.Options{State: state, Listen: listen, Bin: bin})
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(state))
+		return nil, errors.Join(err, suite.Remove(state))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	b := &bench{bin: bin, state: state, suite: s, cancel: cancel, ended: make(chan error, 1)}

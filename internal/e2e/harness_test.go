@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"playground/suite"
 )
 
 // A host is a suite started by "playground up".
@@ -136,7 +138,7 @@ func (h *host) clean() {
 			h.t.Logf("%s:\n%s", filepath.Base(path), text[max(0, len(text)-4000):])
 		}
 	}
-	if err := os.RemoveAll(h.state); err != nil {
+	if err := suite.Remove(h.state); err != nil {
 		h.t.Errorf("cannot remove the state folder: %v", err)
 	}
 }

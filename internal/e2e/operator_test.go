@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"playground/suite"
 )
 
 // What an operator types on one day, with what can go wrong.
@@ -140,7 +142,7 @@ func TestPortInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(state)
+	defer suite.Remove(state)
 	cmd := exec.Command(filepath.Join(bin, "playground"), "up", "--state", state, "--listen", listener.Addr().String())
 	out, _ := cmd.CombinedOutput() // the status says it
 	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "http.listen") {

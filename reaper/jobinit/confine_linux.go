@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine takes every privilege from the calling process and so from all that it starts: capabilities and
-// no_new_privs are per thread, hence AllThreadsSyscall, which only a program built without cgo has.
+// confine takes every privilege from the calling process and so from all that it starts. The holder has emptied the bounding
+// set and locked the secure bits, so that what is dropped here cannot come back. Capabilities are per thread, hence
+// AllThreadsSyscall, which only a program built without cgo has.
 func confine(isolated bool) error {
-	if err := allThreads("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
-		return err
+	if !isolated { // there the holder has set it
+		return allThreads("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 	}
-	if !isolated {
-		return nil
-	}
-	if err := dropCapabilities(); err != nil {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := allThreads("drop capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0); err != nil {
 		return err
 	}
 	if err := loadFilter(); err != nil {
@@ -28,33 +28,6 @@ func confine(isolated bool) error {
 		return fmt.Errorf("cannot become undumpable: %w", err)
 	}
 	return nil
-}
-
-// secureBits stop uid 0 from being given capabilities by execve(2), and lock that (capabilities(7)).
-const secureBits = 1<<0 | 1<<1 | // NOROOT and its lock
-	1<<2 | 1<<3 | // NO_SETUID_FIXUP and its lock
-	1<<5 | // KEEP_CAPS stays off: its lock
-	1<<6 | 1<<7 // NO_CAP_AMBIENT_RAISE and its lock
-
-func dropCapabilities() error {
-	if err := allThreads("set secure bits", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, secureBits, 0); err != nil {
-		return err
-	}
-	for c := uintptr(0); ; c++ {
-		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
-		if err != nil {
-			break // past the kernel's last capability
-		}
-		if has == 0 {
-			continue
-		}
-		if err := allThreads("drop bounding capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
-			return err
-		}
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	return allThreads("drop capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
 }
 
 func allThreads(what string, trap, a1, a2, a3 uintptr) error {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,7 +27,6 @@ import (
 func Run(pool *seqpacket.Conn) error {
 	os.WriteFile("/proc/self/comm", []byte("playground-init"), 0) // for those who look at processes; no matter if not
 	ignoreSignals()
-	warmThreads()
 	buf := make([]byte, seqpacket.MaxData)
 	data, _, err := pool.Recv(buf)
 	if err != nil {
@@ -40,6 +38,7 @@ func Run(pool *seqpacket.Conn) error {
 	}
 	ready := holder.InitReady{}
 	err = prepare(cfg)
+	warmThreads()
 	if err != nil {
 		ready.Error = err.Error()
 	}
@@ -81,8 +80,7 @@ func ignoreSignals() {
 // warmThreads makes the runtime start its threads now: once the job has used up the process limit, which threads count
 // towards, a new one could not be had and the runtime would give up.
 func warmThreads() {
-	debug.SetGCPercent(-1) // the init allocates a few kilobytes in its life
-	const n = 6
+	const n = 4
 	var started, release sync.WaitGroup
 	started.Add(n)
 	release.Add(1)

@@ -1,0 +1,13 @@
+//go:build !linux && !freebsd
+
+package preflight
+
+import (
+	"context"
+	"runtime"
+)
+
+// platform fails: nothing can be isolated here.
+func platform(context.Context, Options) []Check {
+	return []Check{fail("platform", "run the daemons on FreeBSD or Linux", "%s has no isolation that the daemons can use", runtime.GOOS)}
+}
