@@ -68,9 +68,11 @@ type Sandbox struct {
 // An Attachment is what is needed to run a command in an open sandbox. It goes to the process that runs things (reaperd)
 // and to nobody else.
 type Attachment struct {
-	Sandbox    Sandbox      `json:"sandbox"`
-	Generation uint64       `json:"generation"` // changes when the kernel object was made anew
-	Env        []string     `json:"env"`        // HOME, USER, PATH, LANG, PILE, TRIBLESPACE_KEY, PERSONA, then the session's
-	Cwd        string       `json:"cwd"`        // the session's working directory inside the sandbox
-	Limits     racct.Limits `json:"limits"`
+	Sandbox    Sandbox `json:"sandbox"`
+	Generation uint64  `json:"generation"` // changes when the kernel object was made anew
+	// Root is the host path of the sandbox's root where a job needs it: a FreeBSD leaf jail is made with it.
+	Root   string       `json:"root,omitempty"`
+	Env    []string     `json:"env"` // HOME, USER, PATH, LANG, PILE, TRIBLESPACE_KEY, PERSONA, then the session's
+	Cwd    string       `json:"cwd"` // the session's working directory inside the sandbox
+	Limits racct.Limits `json:"limits"`
 }
