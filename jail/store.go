@@ -139,7 +139,7 @@ func (s *store) fill(dir string, rec record) error {
 	if rec.UIDBase != 0 {
 		mode = 0o711
 	}
-	if err := os.Mkdir(dir, mode); err != nil {
+	if err := mkdir(dir, mode); err != nil {
 		return err
 	}
 	for name, mode := range map[string]fs.FileMode{"home": 0o700, "workspace": 0o755, "tmp": 0o777 | fs.ModeSticky, "root": 0o755} {
@@ -177,7 +177,7 @@ func (s *store) createPile(rec record) error {
 	if rec.UIDBase != 0 {
 		mode = 0o711
 	}
-	if err := os.Mkdir(dir, mode); err != nil {
+	if err := mkdir(dir, mode); err != nil {
 		return err
 	}
 	if err := s.seed(filepath.Join(dir, "self.pile"), 0o600); err != nil {
@@ -232,6 +232,14 @@ func full(err error) error {
 		return fault.Wrap(fault.Unavailable, err, "the disk that holds the state folder is full").WithHint("free some space and try again; nothing was kept of this attempt")
 	}
 	return err
+}
+
+// mkdir makes a folder with exactly mode, whatever the umask.
+func mkdir(path string, mode fs.FileMode) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
 }
 
 func own(path string, uidBase uint32) error {

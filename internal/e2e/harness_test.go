@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -322,8 +321,7 @@ func gone(t *testing.T, of []proc, limit time.Duration) {
 func (h *host) daemonPid(name string) int {
 	h.t.Helper()
 	for _, p := range family(h.up.Process.Pid) {
-		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid))
-		if err == nil && filepath.Base(path) == name || strings.HasPrefix(name, p.name) && len(p.name) == 15 {
+		if p.name == name[:min(15, len(name))] { // the kernel keeps 15 bytes
 			return p.pid
 		}
 	}

@@ -1,16 +1,16 @@
 package e2e
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // A page is one job_poll answer.
@@ -138,33 +138,57 @@ func TestKilledUpLeavesNoProcess(t *testing.T) {
 	gone(t, all, 60*time.Second)
 }
 
-// A local client's server ends with its input, also when a command still runs, and gives its handle back.
+// A local client's server ends with its input, also when a command still runs, and gives its handle back. The client is raw:
+// the SDK's would wait for the command's answer before it closes the input.
 func TestStdioLeavesAtEOF(t *testing.T) {
 	h := start(t)
 	h.tenant("ada")
 	cmd := exec.Command(filepath.Join(h.bin, "playground"), "-c", filepath.Join(h.state, "playground.toml"), "mcp", "--tenant", "ada")
-	c := connect(t, &mcp.CommandTransport{Command: cmd, TerminateDuration: 20 * time.Second})
-	session := c.open()
-	running := make(chan struct{})
-	go func() {
-		defer close(running)
-		_, _ = c.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "exec", Arguments: map[string]any{"session": session, "command": "sleep 60"}})
-	}()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewScanner(out)
+	for _, message := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"open_session","arguments":{}}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"exec","arguments":{"session":"pg-ada","command":"sleep 40"}}}`,
+	} {
+		fmt.Fprintln(in, message)
+		if strings.Contains(message, `"id":1`) || strings.Contains(message, `"id":2`) {
+			if !answers.Scan() || strings.Contains(answers.Text(), "isError\":true") {
+				t.Fatalf("answer %q (%v)", answers.Text(), answers.Err())
+			}
+		}
+	}
 	time.Sleep(300 * time.Millisecond) // so that the command runs
 	began := time.Now()
-	_ = c.session.Close() // it may say that the command was cut off
-	<-running
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, out); err != nil { // its end, before Wait closes the pipe
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the server ended with %v", err)
+	}
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the server took %v to leave", took)
 	}
-	if state := cmd.ProcessState; state == nil || !state.Success() {
-		t.Errorf("the server ended as %v, want success", state)
-	}
 	var users []struct {
-		Sandbox struct{ Handles int }
+		Sandbox    struct{ Handles int }
+		ActiveJobs int `json:"active_jobs"`
 	}
 	h.must(&users, "user", "list")
-	if len(users) != 1 || users[0].Sandbox.Handles != 0 {
-		t.Errorf("after the client left: %+v, want no open handle", users)
+	if len(users) != 1 || users[0].Sandbox.Handles != 0 || users[0].ActiveJobs != 0 {
+		t.Errorf("after the client left: %+v, want no open handle and no command", users)
 	}
 }

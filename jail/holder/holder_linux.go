@@ -30,6 +30,7 @@ func Hold(control *seqpacket.Conn) error {
 	if err := json.Unmarshal(data, &h.cfg); err != nil {
 		return fmt.Errorf("internal error: malformed holder configuration: %w", err)
 	}
+	unix.Umask(0o022) // jaild's is for its secrets; this is what commands start with
 	h.idle = time.AfterFunc(warmIdle, h.drain)
 	if err := h.setUp(); err != nil {
 		return errors.Join(err, send(control, Reply{Error: err.Error()}))

@@ -1,0 +1,208 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"playground/account"
+	"playground/cli"
+	"playground/fault"
+	"playground/jail"
+	"playground/job"
+	"playground/localapi"
+	"playground/localapi/userapi"
+)
+
+// A fakeUsers stands for playgroundd behind a real socket: it knows one tenant, alice.
+type fakeUsers struct {
+	userapi.Users
+	status userapi.Status
+}
+
+var alice = userapi.User{
+	Tenant: "alice",
+	Sandbox: &jail.Sandbox{Tenant: "alice", Name: "pg-alice", Persona: "alice assistant", Network: jail.NetworkNone,
+		Isolation: jail.IsolationNamespaces, AppendOnly: jail.AppendOnly{Reason: "the file system does not know the flag"},
+		Created: time.Unix(1_700_000_000, 0), Attached: true, Handles: 2},
+	Token: &account.TokenInfo{Prefix: "pgt_abc", Created: time.Unix(1_700_000_000, 0)},
+}
+
+func known(tenant string) error {
+	if tenant == "alice" {
+		return nil
+	}
+	return fault.New(fault.NotFound, "no tenant %q", tenant).WithHint("playground user list")
+}
+
+func (f fakeUsers) Create(_ context.Context, spec jail.ProvisionSpec) (userapi.Created, error) {
+	if known(spec.Tenant) == nil {
+		return userapi.Created{}, fault.New(fault.Exists, "tenant %q exists already", spec.Tenant).WithHint("choose another name")
+	}
+	user := alice
+	user.Tenant = spec.Tenant
+	return userapi.Created{User: user, Token: "pgt_abc_secret"}, nil
+}
+func (f fakeUsers) List(context.Context) ([]userapi.User, error) { return []userapi.User{alice}, nil }
+func (f fakeUsers) Attach(_ context.Context, tenant string) (userapi.User, error) {
+	return alice, known(tenant)
+}
+func (f fakeUsers) Detach(_ context.Context, tenant string) (userapi.User, error) {
+	return alice, known(tenant)
+}
+func (f fakeUsers) Destroy(_ context.Context, tenant string, force bool) error {
+	if !force {
+		return fault.New(fault.Busy, "tenant %q runs commands now: 1", tenant).WithHint("--force")
+	}
+	return known(tenant)
+}
+func (f fakeUsers) Token(_ context.Context, tenant string) (account.TokenInfo, error) {
+	return *alice.Token, known(tenant)
+}
+func (f fakeUsers) ResetToken(_ context.Context, tenant string) (userapi.NewToken, error) {
+	return userapi.NewToken{Token: "pgt_abc_new", Info: *alice.Token}, known(tenant)
+}
+func (f fakeUsers) RevokeToken(_ context.Context, tenant string) error { return known(tenant) }
+func (f fakeUsers) Status(context.Context) (userapi.Status, error)     { return f.status, nil }
+func (f fakeUsers) Get(context.Context, string) (userapi.User, error)  { return alice, nil }
+
+// env returns commands that talk to users, and what they print.
+func env(t *testing.T, users userapi.Users, asJSON bool) (e *cli.Env, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "pgcli") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	listener, err := localapi.Listen(filepath.Join(dir, "operator.sock"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := localapi.Server(localapi.Handler(userapi.Routes(users, localapi.Uids(uint32(os.Geteuid())), nil), localapi.Options{}))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(dir, "playground.toml")
+	text := fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\n", dir, dir)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	return &cli.Env{Stdout: stdout, Stderr: stderr, Getenv: func(string) string { return "" }, Config: path, JSON: asJSON}, stdout, stderr
+}
+
+func TestUserCommands(t *testing.T) {
+	status := userapi.Status{Version: "1", Daemons: []userapi.Daemon{{Name: "playground-jaild", State: userapi.Up, Pid: 7}}}
+	for _, test := range []struct {
+		name           string
+		run            func(*cli.Env, context.Context) error
+		stdout, stderr string // text that must be in the output
+		wantErr        error
+		wantJSON       string // a field that must be in the JSON document
+	}{
+		{"create", func(e *cli.Env, ctx context.Context) error { return e.UserCreate(ctx, "bob", cli.CreateOptions{}) },
+			"pgt_abc_secret\n", "session", nil, "token"},
+		{"create a name in use", func(e *cli.Env, ctx context.Context) error { return e.UserCreate(ctx, "alice", cli.CreateOptions{}) },
+			"", "", fault.Exists, ""},
+		{"list", func(e *cli.Env, ctx context.Context) error { return e.UserList(ctx) }, "pg-alice", "", nil, "tenant"},
+		{"attach", func(e *cli.Env, ctx context.Context) error { return e.UserAttach(ctx, "alice") }, "alice assistant", "", nil, "sandbox"},
+		{"attach nobody", func(e *cli.Env, ctx context.Context) error { return e.UserAttach(ctx, "bob") }, "", "", fault.NotFound, ""},
+		{"detach", func(e *cli.Env, ctx context.Context) error { return e.UserDetach(ctx, "alice") }, "2 still open", "", nil, "sandbox"},
+		{"destroy a running one", func(e *cli.Env, ctx context.Context) error { return e.UserDestroy(ctx, "alice", false) }, "", "", fault.Busy, ""},
+		{"destroy", func(e *cli.Env, ctx context.Context) error { return e.UserDestroy(ctx, "alice", true) }, "destroyed", "", nil, "destroyed"},
+		{"token show", func(e *cli.Env, ctx context.Context) error { return e.TokenShow(ctx, "alice") }, "pgt_abc", "", nil, "prefix"},
+		{"token reset", func(e *cli.Env, ctx context.Context) error { return e.TokenReset(ctx, "alice") }, "pgt_abc_new\n", "revoked", nil, "token"},
+		{"token revoke", func(e *cli.Env, ctx context.Context) error { return e.TokenRevoke(ctx, "alice") }, "revoked", "", nil, "revoked"},
+		{"status", func(e *cli.Env, ctx context.Context) error { return e.Status(ctx) }, "playground-jaild", "", nil, "daemons"},
+		{"ready", func(e *cli.Env, ctx context.Context) error { return e.Ready(ctx, 0) }, "ready", "", nil, "status"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e, stdout, stderr := env(t, fakeUsers{status: status}, false)
+			if err := test.run(e, t.Context()); !errors.Is(err, test.wantErr) {
+				t.Fatalf("got %v, want %v", err, test.wantErr)
+			}
+			if !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) {
+				t.Errorf("stdout %q, stderr %q; want %q and %q in them", stdout, stderr, test.stdout, test.stderr)
+			}
+			if test.wantErr != nil {
+				return
+			}
+			e, stdout, _ = env(t, fakeUsers{status: status}, true)
+			if err := test.run(e, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var v any
+			if err := json.Unmarshal(stdout.Bytes(), &v); err != nil {
+				t.Fatalf("%v in %s", err, stdout)
+			}
+			if !strings.Contains(stdout.String(), `"`+test.wantJSON+`"`) {
+				t.Errorf("no %q in %s", test.wantJSON, stdout)
+			}
+		})
+	}
+}
+
+// The token is on standard output alone, so that a script can take it, and nowhere else.
+func TestTokenGoesToStandardOutputOnly(t *testing.T) {
+	e, stdout, stderr := env(t, fakeUsers{}, false)
+	if err := e.UserCreate(t.Context(), "bob", cli.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if stdout.String() != "pgt_abc_secret\n" || strings.Contains(stderr.String(), "secret") {
+		t.Errorf("stdout %q, stderr %q", stdout, stderr)
+	}
+}
+
+// A suite that does not work is told, and the command fails, so that a script notices.
+func TestStatusOfABrokenSuite(t *testing.T) {
+	lost := &job.Lost{Since: time.Unix(1_700_000_000, 0), Tenant: "alice", Pids: []job.Leftover{{Pid: 4711}}}
+	e, stdout, _ := env(t, fakeUsers{status: userapi.Status{Lost: lost}}, false)
+	err := e.Status(t.Context())
+	if !errors.Is(err, fault.ProofLost) || !strings.Contains(stdout.String(), "4711") {
+		t.Errorf("got %v and %s, want ProofLost and the process", err, stdout)
+	}
+	began := time.Now()
+	if err := e.Ready(t.Context(), time.Minute); !errors.Is(err, fault.ProofLost) {
+		t.Errorf("Ready: got %v, want ProofLost", err)
+	}
+	if time.Since(began) > 10*time.Second {
+		t.Error("Ready waited for something that does not mend itself")
+	}
+}
+
+func TestReport(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want string
+		code int
+	}{
+		{nil, "", 0},
+		{errors.New("it broke"), "playground: it broke\n", 1},
+		{fault.New(fault.Busy, "it runs").WithHint("stop it"), "playground: it runs\nhint: stop it\n", 1},
+		{fmt.Errorf("cannot go on: %w", fault.New(fault.Busy, "it runs").WithHint("stop it")), "playground: cannot go on: it runs\nhint: stop it\n", 1},
+		{&cli.UsageError{Err: errors.New("what?")}, "playground: what?\n", 2},
+		{cli.StatusError(2), "", 2},
+		{context.Canceled, "playground: interrupted\n", 1},
+	} {
+		var b bytes.Buffer
+		cli.Report(&b, test.err)
+		if b.String() != test.want || cli.ExitCode(test.err) != test.code {
+			t.Errorf("%v: got %q and %d, want %q and %d", test.err, &b, cli.ExitCode(test.err), test.want, test.code)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"playground/fault"
+	"playground/localapi/userapi"
+)
+
+// Status prints the daemons, and how many tenants and jobs there are. A suite that does not work is told and ends with
+// status 1.
+func (e *Env) Status(ctx context.Context) error {
+	return e.users(func(client *userapi.Client) error {
+		status, err := client.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			err = e.printJSON(status)
+		} else {
+			err = e.showStatus(status)
+		}
+		return errors.Join(err, userapi.Healthy(status))
+	})
+}
+
+func (e *Env) showStatus(s userapi.Status) error {
+	var rows [][]string
+	for _, d := range s.Daemons {
+		pid, since := "-", "-"
+		if d.State == userapi.Up {
+			pid, since = strconv.Itoa(d.Pid), (time.Duration(d.UptimeS) * time.Second).String()
+		}
+		rows = append(rows, []string{d.Name, d.State, pid, since})
+	}
+	if err := table(e.Stdout, []string{"DAEMON", "STATE", "PID", "UP FOR"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(e.Stdout)
+	lines := [][2]string{{"version", s.Version}, {"isolation", s.Isolation}, {"tenants", strconv.Itoa(s.Tenants)},
+		{"running commands", strconv.Itoa(s.ActiveJobs)}, {"kept jobs", strconv.Itoa(s.RetainedJobs)}}
+	if s.Lost != nil {
+		lines = append(lines, [2]string{"PROOF LOST", fmt.Sprintf("since %s, tenant %s", when(s.Lost.Since), s.Lost.Tenant)})
+		for _, left := range s.Lost.Pids {
+			lines = append(lines, [2]string{"  left process", strconv.Itoa(left.Pid)})
+		}
+	}
+	return pairs(e.Stdout, lines)
+}
+
+// readyPeriod is how often Ready asks.
+const readyPeriod = 200 * time.Millisecond
+
+// Ready waits until the suite can serve tenants, at most timeout; 0 asks once.
+func (e *Env) Ready(ctx context.Context, timeout time.Duration) error {
+	if timeout < 0 {
+		return &UsageError{fmt.Errorf("a timeout of %v makes no sense", timeout)}
+	}
+	return e.users(func(client *userapi.Client) error {
+		began := time.Now()
+		for {
+			err := client.Health(ctx)
+			if err == nil {
+				if e.JSON {
+					return e.printJSON(userapi.Health{Status: "ok"})
+				}
+				_, err = fmt.Fprintln(e.Stdout, "ready")
+				return err
+			}
+			// Lost proof does not mend itself, and waiting would hide it.
+			if errors.Is(err, fault.ProofLost) || errors.Is(err, fault.Denied) || time.Since(began) >= timeout {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(readyPeriod):
+			}
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"playground/daemon"
+	"playground/jail"
+	"playground/localapi/userapi"
+)
+
+// users is the operator's work with what this program adds: connections of a revoked token are cut, and the security log
+// says who got or lost a credential.
+type users struct {
+	userapi.Users
+	forget   func(tenant string)
+	security daemon.SecurityLog
+}
+
+// Create makes a tenant.
+func (u users) Create(ctx context.Context, spec jail.ProvisionSpec) (userapi.Created, error) {
+	created, err := u.Users.Create(ctx, spec)
+	if err == nil && created.User.Token != nil {
+		u.record(daemon.Minted, spec.Tenant, created.User.Token.Prefix, "user create")
+	}
+	return created, err
+}
+
+// Destroy removes a tenant. Its connections end even when a later step failed: its token may be gone already.
+func (u users) Destroy(ctx context.Context, tenant string, force bool) error {
+	err := u.Users.Destroy(ctx, tenant, force)
+	u.forget(tenant)
+	if err == nil {
+		u.record(daemon.Revoked, tenant, "", "user destroy")
+	}
+	return err
+}
+
+// ResetToken revokes a tenant's tokens and mints a new one.
+func (u users) ResetToken(ctx context.Context, tenant string) (userapi.NewToken, error) {
+	token, err := u.Users.ResetToken(ctx, tenant)
+	if err == nil {
+		u.forget(tenant)
+		u.record(daemon.Revoked, tenant, "", "token reset")
+		u.record(daemon.Minted, tenant, token.Info.Prefix, "token reset")
+	}
+	return token, err
+}
+
+// RevokeToken revokes a tenant's tokens.
+func (u users) RevokeToken(ctx context.Context, tenant string) error {
+	err := u.Users.RevokeToken(ctx, tenant)
+	if err == nil {
+		u.forget(tenant)
+		u.record(daemon.Revoked, tenant, "", "token revoke")
+	}
+	return err
+}
+
+func (u users) record(event daemon.SecurityEvent, tenant, prefix, action string) {
+	u.security.Record(event, daemon.SecurityFields{Tenant: tenant, TokenID: strings.TrimPrefix(prefix, "pgt_"), Action: action})
+}
+
+// metricsServer serves /metrics and /healthz on the loopback address that the configuration names. Anybody on this host
+// may read it, so it names no tenant.
+func metricsServer(operator userapi.Users, metrics http.Handler) *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		status, err := operator.Status(r.Context())
+		if err == nil {
+			err = userapi.Healthy(status)
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		text := "ok\n"
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			text = err.Error() + "\n"
+		}
+		_, _ = w.Write([]byte(text)) // the caller has left: nobody to tell
+	})
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
+}

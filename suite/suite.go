@@ -1,0 +1,129 @@
+// Package suite runs the three daemons of a host from one state folder, as "playground up" does: an ordinary user needs
+// no service manager and no root. It writes a first configuration, starts the daemons in order and waits for each one's
+// READY=1 (sd_notify(3)), starts one that dies again, and stops them in reverse order.
+//
+// No daemon outlives the process that runs a Suite: each asks the kernel for SIGTERM at its parent's death (prctl(2)
+// PR_SET_PDEATHSIG, procctl(2) PROC_PDEATHSIG_CTL).
+package suite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"playground/config"
+)
+
+// Options say what to run and where.
+type Options struct {
+	State     string // the state folder; made if missing
+	Listen    string // host:port for MCP; empty = what the configuration says
+	Isolation string // "auto", "namespaces", "none", ...; empty = what the configuration says
+	Bin       string // the folder that holds the daemons
+	// Say takes one line of news for the operator. It may be called by several goroutines at once.
+	Say func(line string)
+}
+
+// A Suite is a state folder that this process holds the lock of.
+type Suite struct {
+	Dir        string        // the state folder
+	ConfigPath string        // its configuration file
+	Config     config.Config // as read when the Suite was opened
+
+	say      func(string)
+	lock     *os.File
+	bin      string
+	kill     chan struct{} // closed: end the daemons at once
+	killOnce sync.Once
+}
+
+// Open prepares the state folder and takes its lock. The caller must Close the Suite.
+func Open(o Options) (*Suite, error) {
+	s := &Suite{say: o.Say, bin: o.Bin, kill: make(chan struct{})}
+	if s.say == nil {
+		s.say = func(string) {}
+	}
+	var err error
+	if s.Dir, err = makeState(o.State); err != nil {
+		return nil, err
+	}
+	if s.lock, err = takeLock(s.Dir); err != nil {
+		return nil, err
+	}
+	s.ConfigPath = filepath.Join(s.Dir, ConfigName)
+	if s.Config, err = s.configure(o); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives the state folder's lock back. It must not be called while Run runs.
+func (s *Suite) Close() {
+	_ = s.lock.Close() // closing gives the lock back whatever close(2) says
+}
+
+// Kill makes a running Run end its daemons with SIGKILL instead of waiting for them. It may be called more than once.
+func (s *Suite) Kill() { s.killOnce.Do(func() { close(s.kill) }) }
+
+// LogDir returns the folder of the daemons' logs.
+func (s *Suite) LogDir() string { return filepath.Join(s.Dir, "log") }
+
+// programs are the daemons in the order of their start, each with the longest time its stop may take: reaperd has to
+// prove every job's end, and no wait may be endless.
+var programs = []struct {
+	name  string
+	grace time.Duration
+}{
+	{"playground-jaild", 20 * time.Second},
+	{"playground-reaperd", time.Minute},
+	{"playgroundd", 15 * time.Second},
+}
+
+// Run starts the daemons, calls ready once all of them are, keeps them alive until ctx ends, and stops them. It returns
+// nil after a stop that was asked for, and when it returns no daemon runs.
+func (s *Suite) Run(ctx context.Context, ready func()) error {
+	starter := newStarter()
+	defer starter.close()
+	var running []*keeper
+	defer func() {
+		for i := len(running) - 1; i >= 0; i-- {
+			running[i].stop()
+		}
+	}()
+	for _, program := range programs {
+		k, err := s.keep(program.name, program.grace, starter)
+		if err != nil {
+			return err
+		}
+		running = append(running, k)
+		if err := k.firstStart(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+	ready()
+	<-ctx.Done()
+	s.say("stopping")
+	return nil
+}
+
+// keep makes the keeper of one daemon and starts its work.
+func (s *Suite) keep(name string, grace time.Duration, starter *starter) (*keeper, error) {
+	notify, err := listenNotify(filepath.Join(s.Config.Host.RunDir, name+".notify"))
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{
+		name: name, path: filepath.Join(s.bin, name), args: []string{"-c", s.ConfigPath},
+		log: filepath.Join(s.LogDir(), name+".log"), grace: grace,
+		say: s.say, kill: s.kill, start: starter.start, notify: notify,
+		quit: make(chan struct{}), done: make(chan struct{}), first: make(chan error, 1),
+	}
+	go k.run()
+	return k, nil
+}
