@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"golang.org/x/sys/unix"
 
 	"playground/fault"
 	"playground/jail"
 	"playground/job"
+	"playground/racct"
 	"playground/reaper/jobinit"
 	"playground/seqpacket"
 )
@@ -23,6 +25,8 @@ import (
 type Runner struct {
 	jails Jails
 	opts  Options
+
+	cgroups *racct.Cgroups // nil: rlimits only
 
 	// mu guards holders.
 	mu      sync.Mutex
@@ -76,6 +80,10 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 		return nil, err
 	}
 	t := &tree{conn: ours, pidfd: pidfd, isolated: att.Sandbox.Isolation != jail.IsolationNone}
+	if err := r.bound(t, att.Limits); err != nil {
+		t.abandon()
+		return nil, fault.Wrap(fault.Unavailable, err, "cannot set the limits of a command")
+	}
 	stdio, err := t.pipes(spec.Stdin)
 	if err == nil {
 		err = ours.Send(message, stdio...)
@@ -93,6 +101,32 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 	}
 	t.pump(spec.Stdin, out)
 	return t, nil
+}
+
+// UseCgroups gives each job a cgroup, where one is delegated to this daemon; the error says why not. Call it before Run.
+func (r *Runner) UseCgroups() error {
+	cgroups, err := racct.OpenCgroups()
+	if err == nil {
+		r.cgroups = cgroups
+	}
+	return err
+}
+
+// bound puts the init, which has started nothing yet, into the job's cgroup.
+func (r *Runner) bound(t *tree, limits racct.Limits) error {
+	if r.cgroups == nil {
+		return nil
+	}
+	pid, err := t.pid()
+	if err != nil {
+		return err
+	}
+	group, err := r.cgroups.New("job-"+strings.ToLower(ulid.Make().String()), limits)
+	if err != nil {
+		return err
+	}
+	t.cgroup = group
+	return group.Add(pid)
 }
 
 // takeInit hands the job's connection to one of the sandbox's inits and returns that init's pidfd. A holder that closed

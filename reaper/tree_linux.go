@@ -15,6 +15,7 @@ import (
 	"playground/fault"
 	"playground/job"
 	"playground/procfs"
+	"playground/racct"
 	"playground/reaper/jobinit"
 	"playground/ring"
 	"playground/seqpacket"
@@ -35,6 +36,7 @@ type tree struct {
 	conn     *seqpacket.Conn
 	pidfd    *os.File
 	isolated bool
+	cgroup   *racct.Cgroup // nil where none is delegated
 	stdin    *os.File // our ends; stdin is nil without input
 	outputs  [2]*os.File
 	readers  sync.WaitGroup
@@ -108,6 +110,10 @@ func (t *tree) pump(stdin []byte, out job.Output) {
 func (t *tree) abandon() {
 	t.conn.Close()
 	t.hammer()
+	if t.cgroup != nil {
+		t.awaitDeath()
+		t.cgroup.Remove()
+	}
 	t.closeFiles()
 }
 
@@ -280,6 +286,10 @@ func (t *tree) result(e ending, last jobinit.End) job.Result {
 	if !res.Cleanup.Proven {
 		res.Cleanup.Survivors = 1 // not known to be fewer
 	}
+	if t.cgroup != nil {
+		res.Hints = append(res.Hints, t.cgroup.Hints()...)
+		t.cgroup.Remove() // one that stays is empty; the next start of the host removes it
+	}
 	if last.DiskFull {
 		res.Hints = append(res.Hints, "the disk is full")
 	}
@@ -292,7 +302,7 @@ func (t *tree) result(e ending, last jobinit.End) job.Result {
 		res.Outcome, res.Error = job.Failed, "the command's supervisor was lost; nothing of it is left running"
 	case status.Signaled():
 		res.Outcome, res.Signal = job.Signalled, unix.SignalName(status.Signal())
-		if status.Signal() == syscall.SIGKILL {
+		if status.Signal() == syscall.SIGKILL && len(res.Hints) == 0 {
 			res.Hints = append(res.Hints, "killed from outside the command: the host may be out of memory")
 		}
 	default:

@@ -48,6 +48,7 @@ func serve(ctx context.Context, h rootd.Host) error {
 		ProofDeadline: h.Config.Jobs.ProofDeadline,
 	})
 	defer runner.Close()
+	limitJobs(runner, h.Log)
 	manager := job.NewManager(runner, h.Config.JobLimits(), reaper.LostFile(filepath.Join(h.Config.Host.StateDir, "lost-proof.json")))
 	socket, err := h.Serve(h.Config.ReaperSocket(), jobapi.Routes(manager, h.Callers), jobapi.BodyBytes(h.Config.JobLimits()))
 	if err != nil {
