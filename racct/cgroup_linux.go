@@ -20,6 +20,9 @@ type Cgroups struct {
 	dir string
 }
 
+// jobPrefix begins the names of jobs' cgroups.
+const jobPrefix = "job-"
+
 // needed are the controllers without which a cgroup would bound nothing that matters.
 var needed = []string{"memory", "pids"}
 
@@ -54,6 +57,10 @@ func openCgroups(dir string, pid int) (*Cgroups, error) {
 		return nil, errors.Join(fmt.Errorf("the cgroup has other processes: %w", err), write(dir, "cgroup.procs", strconv.Itoa(pid)), os.Remove(own))
 	}
 	write(dir, "cgroup.subtree_control", "+cpu") // welcome, not needed
+	stale, _ := filepath.Glob(filepath.Join(dir, jobPrefix+"*"))
+	for _, path := range stale {
+		os.Remove(path) // of an earlier daemon; one with processes stays
+	}
 	return &Cgroups{dir: dir}, nil
 }
 
@@ -94,9 +101,9 @@ type Cgroup struct {
 	dir string
 }
 
-// New makes the cgroup of a job.
+// New makes the cgroup of the job with this unique name.
 func (c *Cgroups) New(name string, l Limits) (*Cgroup, error) {
-	g := &Cgroup{dir: filepath.Join(c.dir, name)}
+	g := &Cgroup{dir: filepath.Join(c.dir, jobPrefix+name)}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func (r *Runner) bound(t *tree, limits racct.Limits) error {
 	if err != nil {
 		return err
 	}
-	group, err := r.cgroups.New("job-"+strings.ToLower(ulid.Make().String()), limits)
+	group, err := r.cgroups.New(strings.ToLower(ulid.Make().String()), limits)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type tree struct {
 	pidfd    *os.File
 	isolated bool
 	cgroup   *racct.Cgroup // nil where none is delegated
-	stdin    *os.File // our ends; stdin is nil without input
+	stdin    *os.File      // our ends; stdin is nil without input
 	outputs  [2]*os.File
 	readers  sync.WaitGroup
 }
@@ -288,7 +288,7 @@ func (t *tree) result(e ending, last jobinit.End) job.Result {
 	}
 	if t.cgroup != nil {
 		res.Hints = append(res.Hints, t.cgroup.Hints()...)
-		t.cgroup.Remove() // one that stays is empty; the next start of the host removes it
+		t.cgroup.Remove() // one that stays is empty, and goes when the daemon starts anew
 	}
 	if last.DiskFull {
 		res.Hints = append(res.Hints, "the disk is full")

@@ -135,12 +135,12 @@ func TestLibraries(t *testing.T) {
 		"github.com/spf13/cobra":                                  {"cli", "cmd/playground"},
 		"github.com/rs/zerolog":                                   {"daemon", "transport", "internal/rootd", "cmd/playgroundd", "cmd/playground-jaild", "cmd/playground-reaperd"},
 		"github.com/rs/zerolog/log":                               {},
-		"github.com/modelcontextprotocol/go-sdk/mcp":              {"catalogue", "transport", "cli", "demo", "internal/bench"},
+		"github.com/modelcontextprotocol/go-sdk/mcp":              {"catalogue", "transport", "cli", "demo", "cmd/playgroundd", "internal/bench"},
 		"github.com/prometheus/client_golang/prometheus":          {"cmd/playgroundd", "transport"},
 		"modernc.org/sqlite":                                      {"account"},
 		"github.com/pelletier/go-toml/v2":                         {"config"},
 		"github.com/elastic/go-seccomp-bpf":                       {"jail/holder", "reaper/jobinit", "internal/genfilter"},
-		"log":                                                     {"localapi"}, // net/http's ErrorLog is a *log.Logger
+		"log":                                                     {"localapi", "transport"}, // net/http's ErrorLog is a *log.Logger
 		"unsafe":                                                  {"jail", "jail/holder", "reaper", "reaper/jobinit", "racct", "localapi", "daemon", "preflight", "internal/adversary"},
 		"github.com/coreos/go-systemd/v22/activation":             {"daemon", "cmd/playgroundd"},
 		"github.com/coreos/go-systemd/v22/daemon":                 {"daemon"},

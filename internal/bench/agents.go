@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -97,7 +99,12 @@ func (a agent) stream(ctx context.Context) (float64, error) {
 	var started struct {
 		JobID string `json:"job_id"`
 	}
-	err := a.call(ctx, &started, "job_exec", map[string]any{"session": a.session, "command": "yes 0123456789abcdef0123456789abcdef | head -c 2000000000"})
+	// A file in memory and cat: the producer must cost less than what is measured.
+	err := a.call(ctx, nil, "exec", map[string]any{"session": a.session, "command": "yes 0123456789abcdef0123456789abcdef | head -c 64000000 >big"})
+	if err != nil {
+		return 0, err
+	}
+	err = a.call(ctx, &started, "job_exec", map[string]any{"session": a.session, "command": "cat" + strings.Repeat(" big", 32)})
 	if err != nil {
 		return 0, err
 	}
@@ -130,5 +137,5 @@ func (all agents) busy(ctx context.Context) (float64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	return memory(selfPid()), nil
+	return memory(os.Getpid()), nil
 }

@@ -88,7 +88,7 @@ func (b *bench) stop() error {
 	b.cancel()
 	err := <-b.ended
 	b.suite.Close()
-	return errors.Join(err, os.RemoveAll(b.state))
+	return errors.Join(err, suite.Remove(b.state))
 }
 
 // measure prints the table, a row as soon as it is known.

@@ -9,8 +9,6 @@ import (
 	"strings"
 )
 
-func selfPid() int { return os.Getpid() }
-
 // memory returns the resident MB of all descendants of pid, each page once (Pss of proc(5)): the daemons share the text of
 // one program image with their own children. It is 0 where there is no /proc as on Linux.
 func memory(pid int) float64 {
