@@ -33,7 +33,7 @@ type object struct {
 }
 
 // attach starts a holder for the sandbox and returns when its namespaces and root are complete.
-func attach(ctx context.Context, supervise string, cfg holder.Config, uidBase uint32, stderr *os.File) (*object, error) {
+func attach(supervise string, cfg holder.Config, uidBase uint32, stderr *os.File) (*object, error) {
 	exe, err := os.Open(supervise)
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "cannot find the sandbox program").WithHint("install Playground completely, or set host.libexec_dir")
@@ -46,13 +46,14 @@ func attach(ctx context.Context, supervise string, cfg holder.Config, uidBase ui
 	defer theirs.Close()
 	cmd := &exec.Cmd{
 		// By descriptor: the mapped user of a root daemon may not reach the program's folder.
-		Path:        "/proc/self/fd/4",
-		Args:        []string{"playground-supervise", "holder"},
-		Env:         []string{"GOMAXPROCS=1"},
-		Dir:         "/",
-		Stderr:      stderr,
-		ExtraFiles:  []*os.File{theirs.File(), exe},
-		SysProcAttr: &syscall.SysProcAttr{},
+		Path:       "/proc/self/fd/4",
+		Args:       []string{"playground-supervise", "holder"},
+		Env:        []string{"GOMAXPROCS=1"},
+		Dir:        "/",
+		Stderr:     stderr,
+		ExtraFiles: []*os.File{theirs.File(), exe},
+		// Its own session: a key typed at the daemon's terminal is not for the sandboxes.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if cfg.Isolated {
 		isolate(cmd.SysProcAttr, cfg.Loopback, uidBase)
@@ -67,11 +68,12 @@ func attach(ctx context.Context, supervise string, cfg holder.Config, uidBase ui
 		close(o.gone)
 	}()
 	data, err := json.Marshal(cfg)
+	o.limit()
 	if err == nil {
 		err = ours.Send(data)
 	}
 	if err == nil {
-		err = o.answer(ctx)
+		err = o.answer()
 	}
 	if err != nil {
 		o.Kill()
@@ -107,13 +109,11 @@ func forbidden(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "cannot make the sandbox").WithHint("run `playground doctor`")
 }
 
+// limit bounds the next exchange with the holder.
+func (o *object) limit() { o.control.SetDeadline(time.Now().Add(attachTimeout)) }
+
 // answer reads the holder's reply to the request just made.
-func (o *object) answer(ctx context.Context) error {
-	deadline := time.Now().Add(attachTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
-	o.control.SetDeadline(deadline)
+func (o *object) answer() error {
 	data, _, err := o.control.Recv(make([]byte, 8192))
 	if errors.Is(err, io.EOF) {
 		return errors.New("the sandbox's holder ended; its messages are in the log")
@@ -134,13 +134,23 @@ func (o *object) answer(ctx context.Context) error {
 	return nil
 }
 
-func (o *object) request(ctx context.Context, op string, files ...*os.File) error {
+func (o *object) request(op string, files ...*os.File) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := o.send(op, files...); err != nil {
-		return fault.Wrap(fault.NotOpen, err, "the sandbox is closing")
+	err := o.exchange(op, files...)
+	if err != nil && !errors.Is(err, fault.Busy) {
+		o.Kill() // whatever state it is in, nothing may go on unseen
+		return fault.Wrap(fault.NotOpen, err, "the sandbox was lost")
 	}
-	return o.answer(ctx)
+	return err
+}
+
+func (o *object) exchange(op string, files ...*os.File) error {
+	o.limit()
+	if err := o.send(op, files...); err != nil {
+		return err
+	}
+	return o.answer()
 }
 
 func (o *object) send(op string, files ...*os.File) error {
@@ -152,13 +162,13 @@ func (o *object) send(op string, files ...*os.File) error {
 }
 
 // Connect returns a new connection to the holder, on which jobs can be started.
-func (o *object) Connect(ctx context.Context) (*os.File, error) {
+func (o *object) Connect(context.Context) (*os.File, error) {
 	ours, theirs, err := seqpacket.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	if err := o.request(ctx, holder.OpConnect, theirs.File()); err != nil {
+	if err := o.request(holder.OpConnect, theirs.File()); err != nil {
 		ours.Close()
 		return nil, err
 	}
@@ -166,8 +176,8 @@ func (o *object) Connect(ctx context.Context) (*os.File, error) {
 }
 
 // Detach ends the holder unless jobs run, which is fault.Busy.
-func (o *object) Detach(ctx context.Context) error {
-	if err := o.request(ctx, holder.OpStop); err != nil {
+func (o *object) Detach(context.Context) error {
+	if err := o.request(holder.OpStop); errors.Is(err, fault.Busy) {
 		return err
 	}
 	o.Kill()

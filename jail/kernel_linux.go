@@ -8,8 +8,8 @@ import (
 )
 
 // attachKernel starts the sandbox's holder.
-func (m *Manager) attachKernel(ctx context.Context, rec record) (kernelObject, error) {
-	o, err := attach(ctx, m.opts.Supervise, holder.Config{
+func (m *Manager) attachKernel(_ context.Context, rec record) (kernelObject, error) {
+	o, err := attach(m.opts.Supervise, holder.Config{
 		Isolated:  m.opts.Isolation == IsolationNamespaces,
 		Hostname:  m.opts.Prefix + "-" + rec.Tenant,
 		Tenant:    rec.Tenant,
