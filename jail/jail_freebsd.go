@@ -3,8 +3,7 @@ package jail
 import (
 	"errors"
 	"runtime"
-	"strings"
-	"syscall"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +16,8 @@ const (
 )
 
 // vectorCall makes a system call that takes name and value pairs, and keeps the kernel's text beside its errno. Buffers of
-// pairs are filled where the call fills them; the returned lengths are those that the kernel set.
-func vectorCall(number uintptr, act, name string, pairs []pair, flags int) (uintptr, []int, error) {
+// pairs are filled in place where the call fills them; strings there end at their NUL.
+func vectorCall(number uintptr, act, name string, pairs []pair, flags int) (int, error) {
 	message := make([]byte, errmsgSize)
 	buffers := vector(append(pairs[:len(pairs):len(pairs)], pair{"errmsg", message}))
 	iov := make([]unix.Iovec, len(buffers))
@@ -31,13 +30,9 @@ func vectorCall(number uintptr, act, name string, pairs []pair, flags int) (uint
 	result, _, errno := unix.Syscall(number, uintptr(unsafe.Pointer(&iov[0])), uintptr(len(iov)), uintptr(flags))
 	runtime.KeepAlive(buffers)
 	if errno != 0 {
-		return 0, nil, &kernelError{act: act, name: name, errno: errno, message: cString(message)}
+		return 0, &kernelError{act: act, name: name, errno: errno, message: cString(message)}
 	}
-	lengths := make([]int, len(pairs))
-	for i := range pairs {
-		lengths[i] = int(iov[2*i+1].Len)
-	}
-	return result, lengths, nil
+	return int(result), nil
 }
 
 // createJail makes a jail and returns the number that the kernel chose.
@@ -46,30 +41,24 @@ func createJail(name string, params []param) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	jid, _, err := vectorCall(unix.SYS_JAIL_SET, "create jail", name, pairs, jailCreate)
+	jid, err := vectorCall(unix.SYS_JAIL_SET, "create jail", name, pairs, jailCreate)
 	if err != nil {
 		return 0, err
 	}
-	if int(jid) <= 0 { // 0 would be the host
+	if jid <= 0 { // 0 would be the host
 		return 0, errors.New("internal error: the kernel gave a new jail no number")
 	}
-	return int(jid), nil
+	return jid, nil
 }
 
 // kernelHasParam reports whether the kernel knows a jail parameter: each is described by a sysctl. Only "no such name" means
 // no, so that an ability is not left open because of some other error.
 func kernelHasParam(name string) (bool, error) {
-	name = "security.jail.param." + positive(name)
-	for _, name := range []string{name, name + "."} { // the second is a node that holds more parameters
-		_, err := unix.SysctlRaw(name)
-		if err == nil {
-			return true, nil
-		}
-		if !errors.Is(err, unix.ENOENT) {
-			return true, nil // it is there, and not readable in this way
-		}
+	_, err := unix.SysctlRaw("security.jail.param." + positive(name))
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
 	}
-	return false, nil
+	return true, nil // also where it is a node, which cannot be read
 }
 
 // getJail describes the jail that key names: "jid", "name" or "lastjid", which is the next one after a number.
@@ -90,8 +79,7 @@ func getJail(key pair, label string, flags int) (Info, error) {
 		nameAt = len(asked)
 		asked = append(asked, pair{"name", make([]byte, maxJailName)})
 	}
-	_, _, err := vectorCall(unix.SYS_JAIL_GET, "look up jail", label, asked, flags)
-	if err != nil {
+	if _, err := vectorCall(unix.SYS_JAIL_GET, "look up jail", label, asked, flags); err != nil {
 		return Info{}, err
 	}
 	info := Info{
@@ -112,7 +100,7 @@ func listJails(flags int) ([]Info, error) {
 	var list []Info
 	for last := 0; ; {
 		info, err := getJail(intPair("lastjid", int32(last)), "next", flags)
-		if errors.Is(err, syscall.ENOENT) {
+		if errors.Is(err, unix.ENOENT) {
 			return list, nil
 		}
 		if err != nil {
@@ -129,7 +117,7 @@ func removeJail(jid int) error {
 		return errors.New("internal error: removal of jail 0 asked for")
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_JAIL_REMOVE, uintptr(jid), 0, 0); errno != 0 && errno != unix.EINVAL { // EINVAL: gone
-		return &kernelError{act: "remove jail", name: strings.TrimSpace(itoa(jid)), errno: errno}
+		return &kernelError{act: "remove jail", name: strconv.Itoa(jid), errno: errno}
 	}
 	return nil
 }

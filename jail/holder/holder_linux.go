@@ -26,7 +26,7 @@ func Hold(control *seqpacket.Conn) error {
 	if err != nil {
 		return err
 	}
-	h := &holder{}
+	h := &holder{busy: make(map[*jobInit]struct{})}
 	if err := json.Unmarshal(data, &h.cfg); err != nil {
 		return fmt.Errorf("internal error: malformed holder configuration: %w", err)
 	}
@@ -133,8 +133,9 @@ type holder struct {
 	// mu guards what follows.
 	mu       sync.Mutex
 	warm     []*jobInit
-	busy     int  // inits that have a job
-	stopping bool // no more starts
+	busy     map[*jobInit]struct{} // inits that have a job
+	spawning int                   // starts that wait for a new init
+	stopping bool                  // no more starts
 	filling  bool
 }
 
@@ -142,7 +143,8 @@ type holder struct {
 type jobInit struct {
 	conn  *seqpacket.Conn
 	proc  *os.Process
-	pidfd *os.File
+	pidfd *os.File // for the job's owner
+	watch int      // a pidfd of our own
 }
 
 // start gives a job's connection to a ready init, or to a new one.
@@ -152,41 +154,53 @@ func (h *holder) start(job *os.File) (*os.File, error) {
 		h.mu.Unlock()
 		return nil, errors.New("the sandbox is closing")
 	}
-	h.busy++
 	var in *jobInit
 	if n := len(h.warm); n > 0 {
 		in, h.warm = h.warm[n-1], h.warm[:n-1]
+		h.busy[in] = struct{}{}
+	} else {
+		h.spawning++
 	}
 	h.mu.Unlock()
 	h.idle.Reset(warmIdle)
 
-	err := error(nil)
 	if in == nil {
-		in, err = h.spawn()
-	}
-	if err == nil {
-		err = in.conn.Send([]byte("job"), job)
-	}
-	if err != nil {
-		h.release()
-		if in != nil {
-			in.discard()
+		var err error
+		if in, err = h.cold(); err != nil {
+			return nil, err
 		}
+	}
+	if err := in.conn.Send([]byte("job"), job); err != nil {
+		h.forget(in)
+		in.discard()
 		return nil, err
 	}
 	go func() {
 		in.proc.Wait() // reaps the init; its owner reads the end from the pidfd
+		h.forget(in)
 		in.conn.Close()
-		h.release()
+		unix.Close(in.watch)
 	}()
 	go h.refill()
 	return in.pidfd, nil
 }
 
-func (h *holder) release() {
+// cold starts an init for a job that found none ready.
+func (h *holder) cold() (*jobInit, error) {
+	in, err := h.spawn()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.busy--
+	h.spawning--
+	if err == nil {
+		h.busy[in] = struct{}{}
+	}
+	return in, err
+}
+
+func (h *holder) forget(in *jobInit) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.busy, in)
 }
 
 // refill brings the pool to its size again; one at a time does it.
@@ -224,8 +238,14 @@ func (h *holder) drain() {
 func (h *holder) stop() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.stopping = h.busy == 0
-	return h.busy
+	busy := h.spawning
+	for in := range h.busy {
+		if !in.ended() {
+			busy++
+		}
+	}
+	h.stopping = busy == 0
+	return busy
 }
 
 // spawn starts an init. In a pid namespace of its own it is process 1; /proc/self/exe is this same program, whatever the
@@ -259,13 +279,17 @@ func (h *holder) spawn() (*jobInit, error) {
 	}
 	// One of its own for the job's owner, which sets it non-blocking; our Wait could not have that.
 	pidfd, err := unix.PidfdOpen(proc.Pid, 0)
+	var watch int
+	if err == nil {
+		watch, err = unix.PidfdOpen(proc.Pid, 0)
+	}
 	if err != nil {
 		proc.Kill()
 		proc.Wait()
 		ours.Close()
 		return nil, fmt.Errorf("cannot watch init: %w", err)
 	}
-	in := &jobInit{conn: ours, proc: proc, pidfd: os.NewFile(uintptr(pidfd), "pidfd")}
+	in := &jobInit{conn: ours, proc: proc, pidfd: os.NewFile(uintptr(pidfd), "pidfd"), watch: watch}
 	data, err := json.Marshal(InitConfig{Isolated: h.cfg.Isolated, Limits: h.cfg.Limits})
 	if err == nil {
 		err = ours.Send(data)
@@ -300,6 +324,14 @@ func (in *jobInit) discard() {
 	in.proc.Kill()
 	go in.proc.Wait()
 	in.pidfd.Close()
+	unix.Close(in.watch)
+}
+
+// ended reports whether the init is gone, which its owner may know before our Wait does.
+func (in *jobInit) ended() bool {
+	fds := []unix.PollFd{{Fd: int32(in.watch), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1
 }
 
 func send(conn *seqpacket.Conn, v any, files ...*os.File) error {
