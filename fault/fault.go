@@ -49,6 +49,12 @@ func Wrap(kind Kind, err error, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Err: err}
 }
 
+// Hide returns an Error of kind whose message is the formatted text alone. The cause, which may name paths and settings of the
+// host that are not for whoever reads the message, is kept for the log of the daemon that met it.
+func Hide(kind Kind, err error, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...), Err: err}
+}
+
 // WithHint sets the hint, the next step for the reader, and returns e.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)

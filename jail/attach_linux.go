@@ -36,7 +36,7 @@ type object struct {
 func attach(supervise string, cfg holder.Config, uidBase uint32, stderr *os.File) (*object, error) {
 	exe, err := os.Open(supervise)
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "cannot find the sandbox program").WithHint("install Playground completely, or set host.libexec_dir")
+		return nil, fault.Hide(fault.Unavailable, err, "cannot find the program playground-supervise").WithHint("install Playground completely, or set host.libexec_dir")
 	}
 	defer exe.Close()
 	ours, theirs, err := seqpacket.Pair()
@@ -103,10 +103,10 @@ func isolate(attr *syscall.SysProcAttr, ownNetwork bool, uidBase uint32) {
 // forbidden turns a refusal of the host into a text that says what to change.
 func forbidden(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EINVAL) {
-		return fault.Wrap(fault.Unavailable, err, "the host does not allow the namespaces a sandbox is made of").
+		return fault.Hide(fault.Unavailable, err, "the host does not allow the namespaces a sandbox is made of").
 			WithHint("run `playground doctor`: it finds the setting and prints the command that changes it")
 	}
-	return fault.Wrap(fault.Unavailable, err, "cannot make the sandbox").WithHint("run `playground doctor`")
+	return fault.Hide(fault.Unavailable, err, "cannot make the sandbox").WithHint("run `playground doctor`")
 }
 
 // limit bounds the next exchange with the holder.
@@ -140,7 +140,7 @@ func (o *object) request(op string, files ...*os.File) error {
 	err := o.exchange(op, files...)
 	if err != nil && !errors.Is(err, fault.Busy) {
 		o.Kill() // whatever state it is in, nothing may go on unseen
-		return fault.Wrap(fault.NotOpen, err, "the sandbox was lost")
+		return fault.Hide(fault.NotOpen, err, "the sandbox was lost")
 	}
 	return err
 }

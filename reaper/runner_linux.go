@@ -71,7 +71,7 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 	}
 	ours, theirs, err := seqpacket.Pair()
 	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "cannot start a command")
+		return nil, fault.Hide(fault.Unavailable, err, "cannot start a command")
 	}
 	defer theirs.Close()
 	pidfd, err := r.takeInit(ctx, att, theirs)
@@ -82,7 +82,7 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 	t := &tree{conn: ours, pidfd: pidfd, isolated: att.Sandbox.Isolation != jail.IsolationNone}
 	if err := r.bound(t, att.Limits); err != nil {
 		t.abandon()
-		return nil, fault.Wrap(fault.Unavailable, err, "cannot set the limits of a command")
+		return nil, fault.Hide(fault.Unavailable, err, "cannot set the limits of a command")
 	}
 	stdio, err := t.pipes(spec.Stdin)
 	if err == nil {
@@ -97,7 +97,7 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 			return nil, fault.New(fault.TooLarge, "the command and its environment are too large together").
 				WithHint("write the command to a file and run that")
 		}
-		return nil, fault.Wrap(fault.Unavailable, err, "cannot start a command")
+		return nil, fault.Hide(fault.Unavailable, err, "cannot start a command")
 	}
 	t.pump(spec.Stdin, out)
 	return t, nil
@@ -144,7 +144,7 @@ func (r *Runner) takeInit(ctx context.Context, att jail.Attachment, job *seqpack
 		}
 		r.drop(tenant, h)
 		if attempt > 0 {
-			return nil, fault.Wrap(fault.Unavailable, err, "cannot start a command in the sandbox").WithHint("try again; if it stays, run `playground doctor`")
+			return nil, fault.Hide(fault.Unavailable, err, "cannot start a command in the sandbox").WithHint("try again; if it stays, run `playground doctor`")
 		}
 		if att, err = r.jails.Attachment(ctx, tenant); err != nil {
 			return nil, err
@@ -166,7 +166,7 @@ func (r *Runner) holder(ctx context.Context, tenant string, generation uint64) (
 	}
 	conn, err := seqpacket.FromFile(f)
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "cannot use the sandbox's connection")
+		return nil, fault.Hide(fault.Internal, err, "cannot use the sandbox's connection")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,6 +4,7 @@ package rootd
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -90,10 +91,8 @@ func start(name string, cfg config.Config, stderr io.Writer, serve func(context.
 	return serve(context.Background(), h)
 }
 
-// Log event names.
-const (
-	eventRequestFailed = "request_failed"
-)
+// eventRequestFailed is a log event's name.
+const eventRequestFailed = "request_failed"
 
 // Serve returns the task that answers the routes on the socket at path.
 func (h Host) Serve(path string, routes []localapi.Route, maxBody int64) (daemon.Task, error) {
@@ -124,6 +123,6 @@ func (h Host) logError(r *http.Request, err error) {
 		peer := localapi.PeerOf(r.Context())
 		h.Security.Record(daemon.Denied, daemon.SecurityFields{UID: &peer.UID, Action: r.Pattern, Reason: err.Error()})
 	case fault.Internal, fault.Unavailable, fault.ProofLost:
-		h.Log.Error().Str("route", r.Pattern).Str("kind", string(kind)).Err(err).Msg(eventRequestFailed)
+		h.Log.Error().Str("route", r.Pattern).Str("kind", string(kind)).Err(err).AnErr("cause", errors.Unwrap(err)).Msg(eventRequestFailed)
 	}
 }
