@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"playground/fault"
 )
@@ -85,6 +87,10 @@ func (t tool) arguments(raw json.RawMessage) (arguments, error) {
 }
 
 func (p param) value(raw json.RawMessage) (any, error) {
+	if halfSurrogate(raw) {
+		return nil, fault.New(fault.Invalid, "argument %q holds one half of a surrogate pair, which is no text", p.name).
+			WithHint("send bytes that are not text with write, as base64")
+	}
 	switch p.kind {
 	case text:
 		var s string
@@ -118,6 +124,36 @@ func wholeNumber(raw json.RawMessage) (int64, bool) {
 		return 0, false
 	}
 	return int64(f), true
+}
+
+// halfSurrogate reports whether a JSON string holds an escape like \ud800 without its other half. Decoders replace it
+// silently, and a file would be written with other content than was sent.
+func halfSurrogate(raw json.RawMessage) bool {
+	for i := 0; i+1 < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		first, ok := escapedUnit(raw[i:])
+		i++ // past the escaped byte, which may be a backslash
+		if !ok || !utf16.IsSurrogate(first) {
+			continue
+		}
+		second, ok := escapedUnit(raw[i+5:])
+		if !ok || utf16.DecodeRune(first, second) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escapedUnit is the UTF-16 unit of the escape \uXXXX at p's beginning, if there is one.
+func escapedUnit(p []byte) (rune, bool) {
+	if len(p) < 6 || p[0] != '\\' || p[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(p[2:6]), 16, 16)
+	return rune(n), err == nil
 }
 
 // hasNull reports whether a member is null, which encoding/json takes for an empty string.

@@ -3,6 +3,8 @@ package catalogue
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -73,4 +75,32 @@ func TestWholeNumber(t *testing.T) {
 			t.Errorf("%s = %d", in, got)
 		}
 	}
+}
+
+func TestHalfSurrogate(t *testing.T) {
+	for in, want := range map[string]bool{
+		`""`: false, `"a"`: false, `"\ud83d\ude00"`: false, `"x\ud83d\ude00\ud83d\ude01"`: false, `"\\ud800"`: false, `"\ufffd"`: false, `"\u0041"`: false,
+		`"\ud800"`: true, `"\udc00"`: true, `"\ud800x"`: true, `"\ud800\n"`: true, `"\ud800\u0041"`: true, `"\ud800\ud800"`: true, `"\\\ud800"`: true,
+		`"\ude00\ud83d"`: true, `"\ud83d\ude00\ud83d"`: true,
+	} {
+		if got := halfSurrogate(json.RawMessage(in)); got != want {
+			t.Errorf("%s: %v", in, got)
+		}
+	}
+}
+
+func FuzzHalfSurrogate(f *testing.F) {
+	f.Add(`"\ud83d\ude00"`)
+	f.Add(`"\\ud800\ud800"`)
+	f.Fuzz(func(t *testing.T, in string) {
+		var s string
+		if !utf8.ValidString(in) || json.Unmarshal([]byte(in), &s) != nil {
+			return
+		}
+		// A replacement that was not written out, by itself or as an escape, comes from half a pair.
+		replaced := strings.Count(s, "\uFFFD") - strings.Count(in, "\uFFFD") - len(regexp.MustCompile(`(?i)\\ufffd`).FindAllString(in, -1))
+		if got := halfSurrogate(json.RawMessage(in)); replaced > 0 && !got || got && !strings.Contains(s, "\uFFFD") {
+			t.Errorf("%q: %v", in, got)
+		}
+	})
 }

@@ -47,6 +47,9 @@ func TestOfficialClient(t *testing.T) {
 				t.Error("no progress")
 			}
 			data := make([]byte, 3<<20)
+			if version < "2025-11-25" {
+				data = data[:1000] // the race detector makes large bodies slow
+			}
 			_, _ = rand.Read(data)
 			if r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "write", Arguments: m{"session": "pg-alice", "path": "f", "base64": base64.StdEncoding.EncodeToString(data)}}); err != nil || r.IsError {
 				t.Fatalf("write: %+v, %v", r, err)
@@ -146,7 +149,7 @@ func TestKeepAlive(t *testing.T) {
 		if name != "modern" {
 			use = m{"progressToken": "x"} // events between the comments
 		}
-		for range 5 {
+		for range 2 {
 			r := w.do("POST", toolCall(3, "exec", m{"session": "pg-alice", "command": "sleep 0.2; echo fin"}, use), h...)
 			if r.status != 200 || strings.Count(r.body, ": keep-alive\n\n") < 3 || !strings.Contains(r.body, `fin\n`) || r.header.Get("Content-Type") != "text/event-stream" {
 				t.Errorf("%s: %d %v %q", name, r.status, r.header, r.body)

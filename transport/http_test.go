@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"playground/transport"
 )
 
@@ -183,6 +185,23 @@ func TestVanishingClients(t *testing.T) {
 	}
 	if r := w.do("POST", list); r.status != 200 {
 		t.Errorf("%d", r.status)
+	}
+}
+
+// Denials are logged at every level, apart from the rest.
+func TestSecurityEvents(t *testing.T) {
+	w := newWorld(t, func(o *transport.Options) { o.Logger = o.Logger.Level(zerolog.ErrorLevel) })
+	w.do("POST", list, "Authorization", "Bearer SECRET")
+	w.do("POST", list, "Origin", "https://evil.example")
+	w.do("POST", list)
+	log := w.log.String()
+	for _, want := range []string{`"security":true`, `"message":"access denied"`, `"message":"request forbidden"`, `"remote":"127.0.0.1"`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %s in %s", want, log)
+		}
+	}
+	if n := strings.Count(log, "\n"); n != 2 {
+		t.Errorf("%d events: %s", n, log)
 	}
 }
 

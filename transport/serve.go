@@ -10,7 +10,7 @@ import (
 	"playground/fault"
 )
 
-// stateless is the first protocol version without sessions. Versions are dates, so they compare as strings.
+// statelessVersion is the first protocol version without sessions. Versions are dates, so they compare as strings.
 const statelessVersion = "2026-07-28"
 
 // serve checks a request and hands it to its tenant's endpoint.
@@ -119,7 +119,7 @@ func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 		}
 	}
 	t.metrics.denied.Inc()
-	t.options.Logger.Warn().Bool("security", true).Str("remote", remoteIP(r)).Bool("token", ok).Msg(eventDenied)
+	t.security.Warn().Str("remote", remoteIP(r)).Bool("token", ok).Msg(eventDenied)
 	// No resource_metadata: see Handler.
 	s.Header().Set("WWW-Authenticate", "Bearer")
 	unauthorized().write(s, nil)
@@ -127,6 +127,6 @@ func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 }
 
 func (t *Transport) forbid(s *stream, r *http.Request, what string, f refusal) {
-	t.options.Logger.Warn().Bool("security", true).Str("remote", remoteIP(r)).Str("check", what).Msg(eventForbidden)
+	t.security.Warn().Str("remote", remoteIP(r)).Str("check", what).Msg(eventForbidden)
 	f.write(s, nil)
 }

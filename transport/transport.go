@@ -60,10 +60,11 @@ type Options struct {
 
 // A Transport is the HTTP side of Playground. Make one with New; end it with Shutdown.
 type Transport struct {
-	options Options
-	guard   guard
-	metrics *metrics
-	work    sync.WaitGroup // endpoints being closed
+	options  Options
+	security zerolog.Logger // denials, at every log level
+	guard    guard
+	metrics  *metrics
+	work     sync.WaitGroup // endpoints being closed
 
 	mu        sync.Mutex // guards endpoints and closed
 	endpoints map[string]*endpoint
@@ -86,6 +87,7 @@ func New(options Options) *Transport {
 	}
 	t := &Transport{
 		options:   options,
+		security:  options.Logger.Level(zerolog.InfoLevel).With().Bool("security", true).Logger(),
 		guard:     newGuard(options.AllowedHosts, options.AllowedOrigins),
 		endpoints: map[string]*endpoint{},
 	}
