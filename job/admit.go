@@ -142,7 +142,7 @@ func (m *Manager) fullLocked(tenant, format string, n int) error {
 		e.Message += "; these jobs are running: " + ids
 		return e.WithHint("wait for one to end and poll it until it returns a result, or call job_cancel first")
 	}
-	return e.WithHint("try again in a moment; kept jobs expire %v after their end", m.limits.TTL)
+	return e.WithHint("try again in a moment; kept jobs expire %s after their end", span(m.limits.TTL))
 }
 
 // idsLocked returns the ids of a tenant's jobs that match, the oldest first.

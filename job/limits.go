@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -105,7 +106,18 @@ func timeout(asked, byDefault, most time.Duration, hint string) (time.Duration, 
 	case asked < 0:
 		return 0, fault.New(fault.Invalid, "timeout %v is negative", asked)
 	case asked > most:
-		return 0, fault.New(fault.Invalid, "timeout %v is over the limit of %v", asked, most).WithHint("%s", hint)
+		return 0, fault.New(fault.Invalid, "timeout %s is over the limit of %s", span(asked), span(most)).WithHint("%s", hint)
 	}
 	return asked, nil
+}
+
+// span is a time as a person writes it: "1h", where Duration's own text is "1h0m0s".
+func span(d time.Duration) string {
+	switch {
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= time.Minute && d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
 }

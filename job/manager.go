@@ -155,7 +155,7 @@ func (m *Manager) findLocked(tenant, id string) (*run, error) {
 	r, ok := m.jobs[id]
 	if !ok || r.tenant != tenant {
 		return nil, fault.New(fault.NotFound, "unknown job").
-			WithHint("use a job_id that job_exec returned; a job is kept for %v after its end", m.limits.TTL)
+			WithHint("use a job_id that job_exec returned; a job is kept for %s after its end", span(m.limits.TTL))
 	}
 	return r, nil
 }
