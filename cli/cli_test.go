@@ -98,7 +98,7 @@ func env(t *testing.T, users userapi.Users, asJSON bool) (e *cli.Env, stdout, st
 		}
 	})
 	path := filepath.Join(dir, "playground.toml")
-	text := fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\n", dir, dir)
+	text := fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\n", filepath.Join(dir, "data"), dir)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"playground/config"
 	"playground/fault"
@@ -47,5 +48,33 @@ func (e *Env) Preflight(ctx context.Context) (preflight.Report, error) {
 	} else if err != nil {
 		return preflight.Report{}, err
 	}
-	return preflight.Run(ctx, preflight.Options{StateDir: c.Host.StateDir, RunDir: c.Host.RunDir, Isolation: string(c.Sandbox.Isolation)}), nil
+	return check(ctx, c), nil
+}
+
+// check makes the host's checks for one configuration.
+func check(ctx context.Context, c config.Config) preflight.Report {
+	return preflight.Run(ctx, preflight.Options{
+		StateDir: c.Host.StateDir, RunDir: c.Host.RunDir, Isolation: string(c.Sandbox.Isolation),
+		DaemonUser: c.Host.DaemonUser, SecurelevelMin: c.Host.SecurelevelMin,
+	})
+}
+
+// refusal is the error of a host that failed checks, nil if none did: what is wrong, and for each what mends it.
+func refusal(report preflight.Report) error {
+	failed := report.Failed()
+	if len(failed) == 0 {
+		return nil
+	}
+	var text, mend strings.Builder
+	for i, check := range failed {
+		fmt.Fprintf(&text, "\n  %s: %s", check.Name, check.Detail)
+		if check.Remedy == "" {
+			continue
+		}
+		if i > 0 && mend.Len() > 0 {
+			mend.WriteString("; then: ")
+		}
+		mend.WriteString(check.Remedy)
+	}
+	return fault.New(fault.Unavailable, "this host cannot run the suite:%s", &text).WithHint("%s", &mend)
 }

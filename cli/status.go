@@ -55,31 +55,30 @@ func (e *Env) showStatus(s userapi.Status) error {
 // readyPeriod is how often Ready asks.
 const readyPeriod = 200 * time.Millisecond
 
-// Ready waits until the suite can serve tenants, at most timeout; 0 asks once.
+// Ready waits until the suite can serve tenants, at most timeout; 0 asks once. A suite that is only just being started for
+// the first time has no configuration yet, so that is waited for too.
 func (e *Env) Ready(ctx context.Context, timeout time.Duration) error {
 	if timeout < 0 {
 		return &UsageError{fmt.Errorf("a timeout of %v makes no sense", timeout)}
 	}
-	return e.users(func(client *userapi.Client) error {
-		began := time.Now()
-		for {
-			err := client.Health(ctx)
-			if err == nil {
-				if e.JSON {
-					return e.printJSON(userapi.Health{Status: "ok"})
-				}
-				_, err = fmt.Fprintln(e.Stdout, "ready")
-				return err
+	began := time.Now()
+	for {
+		err := e.users(func(client *userapi.Client) error { return client.Health(ctx) })
+		if err == nil {
+			if e.JSON {
+				return e.printJSON(userapi.Health{Status: "ok"})
 			}
-			// Lost proof does not mend itself, and waiting would hide it.
-			if errors.Is(err, fault.ProofLost) || errors.Is(err, fault.Denied) || time.Since(began) >= timeout {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(readyPeriod):
-			}
+			_, err = fmt.Fprintln(e.Stdout, "ready")
+			return err
 		}
-	})
+		// Lost proof does not mend itself, and waiting would hide it.
+		if errors.Is(err, fault.ProofLost) || errors.Is(err, fault.Denied) || time.Since(began) >= timeout {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(readyPeriod):
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"playground/localapi/userapi"
 )
@@ -63,7 +64,7 @@ func describe(w io.Writer, user userapi.User) error {
 		_, err := fmt.Fprintln(w, user.Problem)
 		return err
 	}
-	appendOnly := "not enforced: " + s.AppendOnly.Reason
+	appendOnly := "not enforced: " + strings.TrimPrefix(s.AppendOnly.Reason, "not enforced: ")
 	if s.AppendOnly.Enforced {
 		appendOnly = "enforced: " + s.AppendOnly.Reason
 	}

@@ -38,12 +38,21 @@ func (e *Env) Up(ctx context.Context, o UpOptions, signals <-chan os.Signal) err
 	if s.Config.Sandbox.Isolation == jail.IsolationNone {
 		fmt.Fprint(e.Stderr, noIsolation)
 	}
+	if err := refusal(check(ctx, s.Config)); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watcher sync.WaitGroup
 	over := make(chan struct{})
 	watcher.Go(func() { watchSignals(signals, over, cancel, s.Kill) })
-	err = s.Run(ctx, func() { e.whatNext(s, s.Dir == standard) })
+	err = s.Run(ctx, func() {
+		if s.Serving() {
+			e.whatNext(s, s.Dir == standard)
+			return
+		}
+		fmt.Fprintf(e.Stdout, "\nThe suite does not serve yet. Look at %s, then, in another terminal:\n  %s ack\n\n", s.LogDir(), e.command(s, s.Dir == standard))
+	})
 	close(over)
 	watcher.Wait()
 	if err == nil {
@@ -81,12 +90,18 @@ func watchSignals(signals <-chan os.Signal, over <-chan struct{}, stop, kill fun
 	}
 }
 
-// whatNext says where things are and what to type. A second terminal finds the standard state folder by itself.
-func (e *Env) whatNext(s *suite.Suite, standard bool) {
+// command is how to call this program for the suite; a second terminal finds the standard state folder by itself.
+func (e *Env) command(s *suite.Suite, standard bool) string {
 	command := filepath.Join(e.Bin, "playground")
 	if !standard {
 		command += " -c " + s.ConfigPath
 	}
+	return command
+}
+
+// whatNext says where things are and what to type.
+func (e *Env) whatNext(s *suite.Suite, standard bool) {
+	command := e.command(s, standard)
 	url := "http://" + s.Config.HTTP.Listen + "/mcp"
 	fmt.Fprintf(e.Stdout, `
 The suite is up.

@@ -111,8 +111,8 @@ func (k *keeper) tell(err error, backoff time.Duration) {
 	k.toldP = true
 	k.say(k.name + " does not serve: a job's end was not proved, so all starts are refused")
 	k.say("  look at " + k.log + " for the processes that were left, end them, then run: playground ack")
-	select { // the suite counts as up: only ack is missing
-	case k.first <- nil:
+	select { // the rest of the suite must go on: only ack is missing
+	case k.first <- errProofLost:
 	default:
 	}
 }

@@ -8,9 +8,11 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"playground/config"
@@ -37,6 +39,7 @@ type Suite struct {
 	bin      string
 	kill     chan struct{} // closed: end the daemons at once
 	killOnce sync.Once
+	lost     atomic.Bool // at the first start, a daemon waited for "playground ack"
 }
 
 // Open prepares the state folder and takes its lock. The caller must Close the Suite.
@@ -82,6 +85,9 @@ var programs = []struct {
 	{"playgroundd", 15 * time.Second},
 }
 
+// Serving reports, once Run has called ready, whether all daemons serve: one may wait for "playground ack".
+func (s *Suite) Serving() bool { return !s.lost.Load() }
+
 // Run starts the daemons, calls ready once all of them are, keeps them alive until ctx ends, and stops them. It returns
 // nil after a stop that was asked for, and when it returns no daemon runs.
 func (s *Suite) Run(ctx context.Context, ready func()) error {
@@ -99,10 +105,12 @@ func (s *Suite) Run(ctx context.Context, ready func()) error {
 			return err
 		}
 		running = append(running, k)
-		if err := k.firstStart(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		switch err := k.firstStart(ctx); {
+		case errors.Is(err, errProofLost):
+			s.lost.Store(true)
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
 			return err
 		}
 	}

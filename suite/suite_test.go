@@ -133,7 +133,7 @@ func open(t *testing.T, behaviour map[string]string) (*Suite, *news) {
 }
 
 // running starts s.Run and waits until it is ready.
-func running(t *testing.T, s *Suite) (stop func() error) {
+func running(t *testing.T, s *Suite, wantServing bool) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -141,6 +141,9 @@ func running(t *testing.T, s *Suite) (stop func() error) {
 	go func() { result <- s.Run(ctx, func() { close(ready) }) }()
 	select {
 	case <-ready:
+		if s.Serving() != wantServing {
+			t.Errorf("serving: %v, want %v", s.Serving(), wantServing)
+		}
 	case err := <-result:
 		t.Fatalf("Run returned before it was ready: %v", err)
 	case <-time.After(20 * time.Second):
@@ -154,7 +157,7 @@ func running(t *testing.T, s *Suite) (stop func() error) {
 
 func TestStopsInReverseOrder(t *testing.T) {
 	s, n := open(t, nil)
-	stop := running(t, s)
+	stop := running(t, s, true)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +191,7 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 
 func TestRestartsWhatDies(t *testing.T) {
 	s, n := open(t, nil)
-	stop := running(t, s)
+	stop := running(t, s, true)
 	log, err := os.ReadFile(filepath.Join(s.LogDir(), "playgroundd.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +213,7 @@ func TestRestartsWhatDies(t *testing.T) {
 // A daemon that refuses to work because of a lost proof must not take down reaperd, which has to answer "playground ack".
 func TestLostProofKeepsTheRestUp(t *testing.T) {
 	s, n := open(t, map[string]string{"playgroundd": "lost"})
-	stop := running(t, s)
+	stop := running(t, s, false)
 	n.wait(t, "playground ack")
 	if err := os.Remove(filepath.Join(s.Dir, "behave-playgroundd")); err != nil {
 		t.Fatal(err)
@@ -223,7 +226,7 @@ func TestLostProofKeepsTheRestUp(t *testing.T) {
 
 func TestKillDoesNotWait(t *testing.T) {
 	s, _ := open(t, map[string]string{"playground-jaild": "stubborn"})
-	stop := running(t, s)
+	stop := running(t, s, true)
 	s.Kill()
 	began := time.Now()
 	if err := stop(); err != nil {

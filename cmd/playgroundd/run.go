@@ -53,6 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := errors.Join(refuseRoot(), daemon.Undumpable()); err != nil {
 		return err
 	}
+	daemon.CatchBrokenPipes()
 	logger, err := daemon.Logger(stderr, c.Log.Level, "playgroundd")
 	if err != nil {
 		return err
@@ -68,8 +69,9 @@ func serve(ctx context.Context, c config.Config, logger zerolog.Logger) error {
 	if lost, _ := checkLost(ctx, jobs.Status, logger); lost != nil {
 		return lost
 	}
-	if err := os.MkdirAll(c.Host.StateDir, 0o700); err != nil {
-		return fmt.Errorf("cannot make the state folder: %w", err)
+	// Where the other daemons are root, playground-launch has made it.
+	if err := os.MkdirAll(c.TransportDir(), 0o700); err != nil {
+		return fmt.Errorf("cannot make the daemon's folder: %w", err)
 	}
 	accounts, err := account.Open(c.Database())
 	if err != nil {
@@ -126,11 +128,7 @@ func daemons(jails *jailapi.Client, jobs *jobapi.Client) []userapi.Check {
 
 // listenAll opens every socket and returns the tasks that serve them.
 func listenAll(c config.Config, endpoint *transport.Transport, operator userapi.Users, metrics http.Handler, logger zerolog.Logger) ([]daemon.Task, error) {
-	tcp, metricsTCP, err := listen(c.HTTP.Listen, c.HTTP.MetricsListen)
-	if err != nil {
-		return nil, err
-	}
-	local, err := localapi.Listen(c.OperatorSocket(), 0o660)
+	open, err := listen(c)
 	if err != nil {
 		return nil, err
 	}
@@ -139,11 +137,11 @@ func listenAll(c config.Config, endpoint *transport.Transport, operator userapi.
 		logger.Warn().Str("route", r.Pattern).Err(err).Msg(eventRequestFailed)
 	}})
 	server := endpoint.Server(endpoint.Handler())
-	tasks := []daemon.Task{daemon.HTTPTask("operator", localapi.Server(handler), local)}
-	if metricsTCP != nil {
-		tasks = append(tasks, daemon.HTTPTask("metrics", metricsServer(operator, metrics), metricsTCP))
+	tasks := []daemon.Task{daemon.HTTPTask("operator", localapi.Server(handler), open.operator)}
+	if open.metrics != nil {
+		tasks = append(tasks, daemon.HTTPTask("metrics", metricsServer(operator, metrics), open.metrics))
 	}
-	return append(tasks, mcpTask{daemon.HTTPTask("mcp", server, tcp), endpoint}), nil
+	return append(tasks, mcpTask{daemon.HTTPTask("mcp", server, open.mcp), endpoint}), nil
 }
 
 // An mcpTask ends the endpoint's streams, which never end by themselves, before the server waits for its requests.

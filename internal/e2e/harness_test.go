@@ -83,20 +83,40 @@ func start(t *testing.T) *host {
 	return h
 }
 
-// launch starts up in the state folder.
+// launch starts up in the state folder and waits until it is ready.
 func (h *host) launch() {
+	h.t.Helper()
+	h.launchUntil("The suite is up")
+}
+
+// launchUntil starts up and waits until it has printed text.
+func (h *host) launchUntil(text string) {
 	h.t.Helper()
 	h.output, h.ended = &buffer{}, make(chan struct{})
 	h.up = exec.Command(filepath.Join(h.bin, "playground"), "up", "--state", h.state, "--listen", h.listen)
 	h.up.Stdout, h.up.Stderr = h.output, h.output
 	if err := h.up.Start(); err != nil {
+		close(h.ended) // for clean
 		h.t.Fatal(err)
 	}
 	go func(up *exec.Cmd, ended chan struct{}) {
 		defer close(ended)
 		_ = up.Wait() // the test looks at the state
 	}(h.up, h.ended)
-	h.waitFor("The suite is up", 60*time.Second)
+	h.waitFor(text, 60*time.Second)
+}
+
+// stop ends up with SIGTERM and waits for its end.
+func (h *host) stop() {
+	h.t.Helper()
+	if err := h.up.Process.Signal(syscall.SIGTERM); err != nil {
+		h.t.Fatal(err)
+	}
+	select {
+	case <-h.ended:
+	case <-time.After(80 * time.Second):
+		h.t.Fatal("up did not end")
+	}
 }
 
 // waitFor waits until up has printed text.

@@ -187,8 +187,12 @@ func TestStdioLeavesAtEOF(t *testing.T) {
 		Sandbox    struct{ Handles int }
 		ActiveJobs int `json:"active_jobs"`
 	}
-	h.must(&users, "user", "list")
-	if len(users) != 1 || users[0].Sandbox.Handles != 0 || users[0].ActiveJobs != 0 {
-		t.Errorf("after the client left: %+v, want no open handle and no command", users)
+	for range 50 { // the command's clean-up may take until its SIGKILL
+		h.must(&users, "user", "list")
+		if len(users) == 1 && users[0].Sandbox.Handles == 0 && users[0].ActiveJobs == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
+	t.Errorf("after the client left: %+v, want no open handle and no command", users)
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"playground/account"
+	"playground/daemon"
+	"playground/fault"
+	"playground/job"
+	"playground/localapi/userapi"
+)
+
+func TestLostProofEndsTheDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		began := time.Now()
+		ask := func(context.Context) (job.HostStatus, error) {
+			switch since := time.Since(began); {
+			case since < 3*time.Second:
+				return job.HostStatus{}, nil
+			case since < 5*time.Second: // reaperd is started again: not a loss
+				return job.HostStatus{}, fault.New(fault.Unavailable, "cannot reach it")
+			case since < 8*time.Second:
+				return job.HostStatus{}, nil
+			}
+			return job.HostStatus{Lost: &job.Lost{Tenant: "ada", JobID: "job-1", Pids: []job.Leftover{{Pid: 4711}}}}, nil
+		}
+		task := watchLost(ask, zerolog.New(&log))
+		err := task.Run(t.Context())
+		if !errors.Is(err, fault.ProofLost) || !strings.Contains(fault.HintOf(err), "playground ack") {
+			t.Errorf("got %v (hint %q), want ProofLost and the way out", err, fault.HintOf(err))
+		}
+		for _, want := range []string{`"message":"proof_lost"`, `"pids":[4711]`, `"job":"job-1"`, eventUnreachable, eventReachable} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("no %s in the log:\n%s", want, &log)
+			}
+		}
+	})
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		task := watchLost(func(context.Context) (job.HostStatus, error) { return job.HostStatus{}, nil }, zerolog.Nop())
+		if err := task.Run(ctx); err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A fakeListener has a name to tell it by.
+type fakeListener struct {
+	net.Listener
+	name   string
+	closed bool
+}
+
+func (f *fakeListener) Close() error { f.closed = true; return nil }
+
+func TestPick(t *testing.T) {
+	one, two, three := &fakeListener{name: "one"}, &fakeListener{name: "two"}, &fakeListener{name: "three"}
+	for _, test := range []struct {
+		name         string
+		passed       map[string][]net.Listener
+		mcp, metrics net.Listener
+		closed       *fakeListener
+	}{
+		{"none", nil, nil, nil, nil},
+		{"named", map[string][]net.Listener{"metrics": {one}, "mcp": {two}}, two, one, nil},
+		{"unnamed", map[string][]net.Listener{"LISTEN_FD_3": {one}}, one, nil, nil},
+		{"two unnamed of one name", map[string][]net.Listener{"": {one, two}}, one, two, nil},
+		{"too many", map[string][]net.Listener{"": {one, two, three}}, one, two, three},
+	} {
+		mcp, metrics := pick(test.passed)
+		if mcp != test.mcp || metrics != test.metrics {
+			t.Errorf("%s: got %v and %v", test.name, mcp, metrics)
+		}
+		if test.closed != nil && !test.closed.closed {
+			t.Errorf("%s: the surplus socket is open", test.name)
+		}
+	}
+}
+
+// A fakeUsers answers what the decorated one needs.
+type fakeUsers struct {
+	userapi.Users
+	err error
+}
+
+func (f fakeUsers) Destroy(context.Context, string, bool) error { return f.err }
+func (f fakeUsers) RevokeToken(context.Context, string) error   { return f.err }
+func (f fakeUsers) ResetToken(context.Context, string) (userapi.NewToken, error) {
+	return userapi.NewToken{Token: "pgt_id_secret", Info: account.TokenInfo{Prefix: "pgt_id"}}, f.err
+}
+
+func TestRevokedTenantsAreCutOff(t *testing.T) {
+	for name, call := range map[string]func(users) error{
+		"revoke":  func(u users) error { return u.RevokeToken(t.Context(), "ada") },
+		"destroy": func(u users) error { return u.Destroy(t.Context(), "ada", false) },
+		"reset":   func(u users) error { _, err := u.ResetToken(t.Context(), "ada"); return err },
+	} {
+		var log bytes.Buffer
+		var forgotten []string
+		u := users{Users: fakeUsers{}, forget: func(tenant string) { forgotten = append(forgotten, tenant) },
+			security: daemon.Security(zerolog.New(&log))}
+		if err := call(u); err != nil {
+			t.Fatal(err)
+		}
+		if len(forgotten) != 1 || forgotten[0] != "ada" {
+			t.Errorf("%s: forgot %v, want ada", name, forgotten)
+		}
+		if !strings.Contains(log.String(), `"message":"revoked"`) || strings.Contains(log.String(), "secret") {
+			t.Errorf("%s: the security log says %s", name, &log)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want error
+	}{
+		{[]string{"-version"}, nil},
+		{[]string{"surplus"}, errUsage},
+		{[]string{"-bogus"}, errUsage},
+		{[]string{"-t", "-c", "/none/playground.toml"}, fault.Invalid},
+	} {
+		var out, errs bytes.Buffer
+		if err := run(t.Context(), test.args, &out, &errs); !errors.Is(err, test.want) {
+			t.Errorf("%v: got %v, want %v", test.args, err, test.want)
+		}
+	}
+}
