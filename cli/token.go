@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"playground/localapi/userapi"
 )
@@ -64,7 +63,7 @@ func describe(w io.Writer, user userapi.User) error {
 		_, err := fmt.Fprintln(w, user.Problem)
 		return err
 	}
-	appendOnly := "not enforced: " + strings.TrimPrefix(s.AppendOnly.Reason, "not enforced: ")
+	appendOnly := "not enforced: " + s.AppendOnly.Reason
 	if s.AppendOnly.Enforced {
 		appendOnly = "enforced: " + s.AppendOnly.Reason
 	}

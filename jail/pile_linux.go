@@ -9,7 +9,7 @@ import (
 
 const (
 	appendOnlyReason    = "the append-only attribute is set (chattr +a)"
-	notAppendOnlyReason = "not enforced: setting the append-only attribute needs CAP_LINUX_IMMUTABLE and a filesystem that has it"
+	notAppendOnlyReason = "setting the append-only attribute needs CAP_LINUX_IMMUTABLE and a filesystem that has it"
 )
 
 // fsAppendFL is FS_APPEND_FL of linux/fs.h.

@@ -1,3 +1,5 @@
+// Package job is what reaperd does with commands: it admits them within limits, runs them through a Runner, keeps their output
+// for polling, cancels them, and stops admitting anything once a clean-up was not proved. It has no platform code.
 package job
 
 import (

@@ -1,19 +1,38 @@
 // Command playground-supervise is the small program next to a tenant's processes. The root daemons start it; nobody types
-// it.
+// it. On FreeBSD it is the supervisor of one job (package supervisor).
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
+	"playground/reaper/supervisor"
+	"playground/seqpacket"
 	"playground/version"
 )
 
+// controlFD is where the daemon left its connection.
+const controlFD = 3
+
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "-version" {
-		fmt.Println(version.String())
-		return
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "playground-supervise:", err)
+		os.Exit(1)
 	}
-	fmt.Fprintln(os.Stderr, "playground-supervise: this version cannot supervise jails yet")
-	os.Exit(1)
+}
+
+func run(args []string) error {
+	if len(args) != 1 || args[0] != "job" && args[0] != "-version" {
+		return errors.New("cannot run alone: the daemons start this program (want job or -version)")
+	}
+	if args[0] == "-version" {
+		fmt.Println(version.String())
+		return nil
+	}
+	conn, err := seqpacket.FromFD(controlFD)
+	if err != nil {
+		return err
+	}
+	return supervisor.Run(conn)
 }

@@ -33,13 +33,16 @@ type Host struct {
 	transportGID int // group of the sockets; -1 = as made
 }
 
-// Main parses the flags every daemon has and, unless they ask for something shorter, calls serve. It returns the exit
-// status: 0 ok, 1 failure, 2 usage.
-func Main(name string, args []string, stdout, stderr io.Writer, serve func(context.Context, Host) error) int {
+// Main parses the flags every daemon has and, unless they ask for something shorter, calls serve. socket is where it will
+// listen. Main returns the exit status: 0 ok, 1 failure, 2 usage.
+func Main(name string, socket func(config.Config) string, args []string, stdout, stderr io.Writer, serve func(context.Context, Host) error) int {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	flags := daemon.Flags(fs)
-	if err := fs.Parse(args); err != nil {
+	ready := fs.Duration("ready", 0, "wait at most this `duration` until the running daemon answers, and exit")
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
 		return 2
 	}
 	if fs.NArg() > 0 {
@@ -55,7 +58,11 @@ func Main(name string, args []string, stdout, stderr io.Writer, serve func(conte
 		fmt.Fprintf(stdout, "%s: %s is correct\n", name, flags.Config)
 		return 0
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case *ready > 0:
+		err = waitReady(context.Background(), name, socket(cfg), *ready)
+	default:
 		err = start(name, cfg, stderr, serve)
 	}
 	if err != nil {
@@ -69,10 +76,19 @@ func Main(name string, args []string, stdout, stderr io.Writer, serve func(conte
 }
 
 func start(name string, cfg config.Config, stderr io.Writer, serve func(context.Context, Host) error) error {
+	daemon.CatchBrokenPipes()
 	log, err := daemon.Logger(stderr, cfg.Log.Level, name)
 	if err != nil {
 		return err
 	}
+	if err := makeStateDir(cfg.Host.StateDir); err != nil {
+		return fault.Wrap(fault.Unavailable, err, "cannot make the state folder").WithHint("set host.state_dir to a folder this user may make")
+	}
+	held, err := lock(context.Background(), cfg.Host.StateDir, name, lockWait, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = held.Close() }() // nothing was written
 	own := []uint32{0, uint32(os.Geteuid())}
 	h := Host{Config: cfg, Log: log, Security: daemon.Security(log), Own: localapi.Uids(own...), Callers: localapi.Uids(own...), transportGID: -1}
 	if os.Geteuid() == 0 {
@@ -96,7 +112,7 @@ const eventRequestFailed = "request_failed"
 
 // Serve returns the task that answers the routes on the socket at path.
 func (h Host) Serve(path string, routes []localapi.Route, maxBody int64) (daemon.Task, error) {
-	if err := os.MkdirAll(h.Config.Host.RunDir, 0o750); err != nil {
+	if err := h.makeRunDir(); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "cannot make the folder for sockets").WithHint("set host.run_dir to a folder this user may make")
 	}
 	listener, err := localapi.Listen(path, 0o660)
@@ -110,6 +126,19 @@ func (h Host) Serve(path string, routes []localapi.Route, maxBody int64) (daemon
 		}
 	}
 	return daemon.HTTPTask("socket", h.server(routes, maxBody), net.Listener(listener)), nil
+}
+
+// makeRunDir makes the folder for sockets. The transport's group may reach them and cannot make any: whoever put a socket in
+// jaild's place while that is down could tell reaperd, which trusts it, what to run where.
+func (h Host) makeRunDir() error {
+	dir := h.Config.Host.RunDir
+	if h.transportGID < 0 {
+		return os.MkdirAll(dir, 0o750)
+	}
+	if err := makeDir(dir, 0o750); err != nil {
+		return err
+	}
+	return errors.Join(os.Chown(dir, 0, h.transportGID), os.Chmod(dir, 0o750))
 }
 
 func (h Host) server(routes []localapi.Route, maxBody int64) *http.Server {
