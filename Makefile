@@ -86,8 +86,11 @@ install-files:
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/etc/rc.d $(DESTDIR)$(PREFIX)/etc/playground $(DESTDIR)$(PREFIX)/etc/newsyslog.conf.d
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/doc/playground
 	for program in $(PROGRAMS); do \
-		case $$program in playground-supervise) folder=libexec/playground;; *) folder=sbin;; esac; \
-		install -m 0755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/$$folder/$$program || exit 1; \
+		case $$program in \
+		playground-launch|playground-supervise) target=libexec/playground/$${program#playground-};; \
+		*) target=sbin/$$program;; \
+		esac; \
+		install -m 0755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/$$target || exit 1; \
 	done
 	install -m 0555 rc.d/playground rc.d/playground_jaild rc.d/playground_reaperd $(DESTDIR)$(PREFIX)/etc/rc.d/
 	install -m 0640 etc/playground.toml.sample $(DESTDIR)$(PREFIX)/etc/playground/playground.toml.sample

@@ -54,7 +54,7 @@ func newRoot(env *cli.Env) *cobra.Command {
 		return cmd.Help()
 	}
 	root.AddCommand(userCommand(env), upCommand(env), demoCommand(env), mcpCommand(env), statusCommand(env), doctorCommand(env),
-		readyCommand(env), ackCommand(env), versionCommand(env))
+		readyCommand(env), ackCommand(env), versionCommand(env), benchCommand(env))
 	return root
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -54,6 +55,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	daemon.CatchBrokenPipes()
+	if os.Getenv("GOGC") == "" {
+		// Each MCP message costs the SDK some 100 KiB that nothing keeps; with a live heap of a few MiB the default would
+		// collect at every fourth call.
+		debug.SetGCPercent(400)
+	}
 	logger, err := daemon.Logger(stderr, c.Log.Level, "playgroundd")
 	if err != nil {
 		return err
