@@ -32,8 +32,14 @@ type object struct {
 	control *seqpacket.Conn
 }
 
+// An idRange is the host's ids of one tenant; base 0 means those of the daemon.
+type idRange struct {
+	base   uint32 // first uid and gid
+	shared int    // gid of what tenants share
+}
+
 // attach starts a holder for the sandbox and returns when its namespaces and root are complete.
-func attach(supervise string, cfg holder.Config, uidBase uint32, stderr *os.File) (*object, error) {
+func attach(supervise string, cfg holder.Config, ids idRange, stderr *os.File) (*object, error) {
 	exe, err := os.Open(supervise)
 	if err != nil {
 		return nil, fault.Hide(fault.Unavailable, err, "cannot find the program playground-supervise").WithHint("install Playground completely, or set host.libexec_dir")
@@ -56,7 +62,7 @@ func attach(supervise string, cfg holder.Config, uidBase uint32, stderr *os.File
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if cfg.Isolated {
-		isolate(cmd.SysProcAttr, cfg.Loopback, uidBase)
+		isolate(cmd.SysProcAttr, cfg.Loopback, ids)
 	}
 	if err := cmd.Start(); err != nil {
 		ours.Close()
@@ -84,20 +90,24 @@ func attach(supervise string, cfg holder.Config, uidBase uint32, stderr *os.File
 
 // isolate asks for the namespaces that make a sandbox. The tenant is uid 0 of its own user namespace, without a capability
 // once its commands run. An ordinary user can map itself only; root maps a range that nobody else has.
-func isolate(attr *syscall.SysProcAttr, ownNetwork bool, uidBase uint32) {
+func isolate(attr *syscall.SysProcAttr, ownNetwork bool, ids idRange) {
 	attr.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 	if ownNetwork {
 		attr.Cloneflags |= unix.CLONE_NEWNET
 	}
-	if uidBase == 0 {
+	if ids.base == 0 {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 		return
 	}
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(uidBase), Size: uidRange}}
-	attr.GidMappings = attr.UidMappings
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(ids.base), Size: uidRange}}
+	attr.GidMappings = []syscall.SysProcIDMap{
+		{ContainerID: 0, HostID: int(ids.base), Size: holder.SharedGID},
+		{ContainerID: holder.SharedGID, HostID: ids.shared, Size: 1},
+	}
 	attr.GidMappingsEnableSetgroups = true
-	attr.Credential = &syscall.Credential{} // becomes the mapped 0:0 and drops the daemon's groups
+	// Becomes the mapped 0:0, without the daemon's groups.
+	attr.Credential = &syscall.Credential{Groups: []uint32{holder.SharedGID}}
 }
 
 // forbidden turns a refusal of the host into a text that says what to change.

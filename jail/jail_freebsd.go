@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"encoding/binary"
 	"errors"
 	"runtime"
 	"strconv"
@@ -14,6 +15,9 @@ const (
 	jailCreate = 0x01
 	jailDying  = 0x08
 )
+
+// errmsgSize is the room for the kernel's text; its messages are shorter (kern_jail.c, vfs_mount.c).
+const errmsgSize = 256
 
 // vectorCall makes a system call that takes name and value pairs, and keeps the kernel's text beside its errno. Buffers of
 // pairs are filled in place where the call fills them; strings there end at their NUL.
@@ -36,7 +40,7 @@ func vectorCall(number uintptr, act, name string, pairs []pair, flags int) (int,
 }
 
 // createJail makes a jail and returns the number that the kernel chose.
-func createJail(name string, params []param) (int, error) {
+func (freebsd) createJail(name string, params []param) (int, error) {
 	pairs, err := known(params, kernelHasParam)
 	if err != nil {
 		return 0, err
@@ -93,10 +97,14 @@ func getJail(key pair, label string, flags int) (Info, error) {
 }
 
 // intValue reads what the kernel wrote into an int parameter.
-func intValue(p pair) int { return int(*(*int32)(unsafe.Pointer(&p.value[0]))) }
+func intValue(p pair) int { return int(int32(binary.NativeEndian.Uint32(p.value))) }
 
-// listJails lists the jails of the host in the order of their numbers.
-func listJails(flags int) ([]Info, error) {
+// jails lists the jails of the host in the order of their numbers.
+func (freebsd) jails(dying bool) ([]Info, error) {
+	flags := 0
+	if dying {
+		flags = jailDying
+	}
 	var list []Info
 	for last := 0; ; {
 		info, err := getJail(intPair("lastjid", int32(last)), "next", flags)
@@ -112,7 +120,7 @@ func listJails(flags int) ([]Info, error) {
 }
 
 // removeJail begins the removal of a jail and its children: all their processes get SIGKILL, and none can start.
-func removeJail(jid int) error {
+func (freebsd) removeJail(jid int) error {
 	if jid <= 0 {
 		return errors.New("internal error: removal of jail 0 asked for")
 	}

@@ -23,7 +23,7 @@ func (m *Manager) attachKernel(_ context.Context, rec record) (kernelObject, err
 		Shared:    m.store.shared(),
 		Limits:    m.opts.Limits,
 		Warm:      m.opts.Warm,
-	}, rec.UIDBase, m.opts.Log)
+	}, idRange{rec.UIDBase, sharedGID(m.opts.UIDBase)}, m.opts.Log)
 	if err != nil {
 		return nil, err // not o: a nil *object in the interface would not be nil
 	}

@@ -13,9 +13,6 @@ type pair struct {
 	value []byte // nil is the kernel's {NULL, 0}, which flags have
 }
 
-// errmsgSize is the room for the kernel's text; VFS and jail messages are shorter (sys/mount.h, jail.h).
-const errmsgSize = 256
-
 // vector lays pairs out as the kernel reads them: name, value, name, value. Names carry their NUL.
 func vector(pairs []pair) [][]byte {
 	v := make([][]byte, 0, 2*len(pairs))

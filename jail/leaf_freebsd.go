@@ -18,15 +18,17 @@ func CreateLeaf(l LeafSpec) (jid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return createJail(l.FullName(), params)
+	return freebsd{}.createJail(l.FullName(), params)
 }
 
 // Remove ends every process of a jail and of its child jails. It does not wait: see StateOf and WaitGone. A jail that is
 // gone or dying already is no error.
-func Remove(jid int) error { return removeJail(jid) }
+func Remove(jid int) error { return freebsd{}.removeJail(jid) }
 
 // StateOf reports whether the jail with this number exists. The state is Unknown if, and only if, the error is not nil.
-func StateOf(jid int) (State, error) {
+func StateOf(jid int) (State, error) { return freebsd{}.stateOf(jid) }
+
+func (freebsd) stateOf(jid int) (State, error) {
 	if jid <= 0 {
 		return Unknown, fault.New(fault.Internal, "internal error: jail number %d", jid)
 	}
@@ -43,14 +45,14 @@ func StateOf(jid int) (State, error) {
 // Lookup finds a living jail by its full name. A dying one has lost its name to whoever wants it: the state is Gone then,
 // without an error.
 func Lookup(name string) (jid int, state State, err error) {
-	info, err := lookup(name)
+	info, err := freebsd{}.lookup(name)
 	if err != nil || info.State == Gone {
 		return 0, info.State, err
 	}
 	return info.JID, info.State, nil
 }
 
-func lookup(name string) (Info, error) {
+func (freebsd) lookup(name string) (Info, error) {
 	info, err := getJail(stringPair("name", name), name, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return Info{State: Gone}, nil
@@ -59,43 +61,10 @@ func lookup(name string) (Info, error) {
 	return info, err
 }
 
-// Polling begins close to what a removal takes, 30 microseconds and the death of the processes, and backs off.
-const (
-	pollFirst = 200 * time.Microsecond
-	pollMost  = 50 * time.Millisecond
-)
-
 // WaitGone waits until the kernel knows nothing of the jail, at most for the given time; then the error is fault.Busy.
 func WaitGone(ctx context.Context, jid int, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for pause := pollFirst; ; pause = min(2*pause, pollMost) {
-		state, err := StateOf(jid)
-		if err != nil || state == Gone {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fault.New(fault.Busy, "jail %d is still %v: something holds a reference to it", jid, state)
-		case <-time.After(pause):
-		}
-	}
+	return waitGone(ctx, StateOf, jid, timeout)
 }
 
 // Jails lists every jail of the host, dying ones included. Filter by Path or Name: not all are ours.
-func Jails() ([]Info, error) { return listJails(jailDying) }
-
-// childrenOf lists the living child jails of a jail. The kernel's children.cur would count dying ones too.
-func childrenOf(jid int) ([]Info, error) {
-	all, err := listJails(0)
-	if err != nil {
-		return nil, err
-	}
-	var children []Info
-	for _, info := range all {
-		if info.Parent == jid {
-			children = append(children, info)
-		}
-	}
-	return children, nil
-}
+func Jails() ([]Info, error) { return freebsd{}.jails(true) }

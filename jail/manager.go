@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -11,25 +12,7 @@ import (
 	"time"
 
 	"playground/fault"
-	"playground/racct"
 )
-
-// Options configure a Manager.
-type Options struct {
-	Prefix    string // of sandbox names
-	StateDir  string
-	Supervise string // path of the playground-supervise program
-	Isolation Isolation
-	Network   Network       // of tenants that name none
-	HandleTTL time.Duration // a session unused this long is abandoned
-	UIDBase   uint32        // first host uid of tenants' ranges, where the daemon is root; 0 = tenants share its uid
-	PileSeed  string
-	Lang      string
-	Path      string
-	Limits    racct.Limits
-	Warm      int // inits kept ready per sandbox in use
-	Log       *os.File
-}
 
 // A kernelObject is what holds an attached sandbox.
 type kernelObject interface {
@@ -44,11 +27,13 @@ type Manager struct {
 	opts   Options
 	store  store
 	attach func(ctx context.Context, rec record) (kernelObject, error)
+	host   hostKernel // FreeBSD
 
 	// mu guards what follows; never held while a tenant's lock is awaited.
 	mu         sync.Mutex
 	tenants    map[string]*tenant
 	uids       map[uint32]bool // first uids of ranges in use
+	addresses  map[netip.Addr]bool
 	generation uint64
 }
 
@@ -73,10 +58,15 @@ func NewManager(opts Options) (*Manager, error) {
 		store:   store{dir: opts.StateDir, uidBase: opts.UIDBase, pileSeed: opts.PileSeed},
 		tenants: make(map[string]*tenant),
 		uids:    make(map[uint32]bool),
+
+		addresses: make(map[netip.Addr]bool),
 		// Unlike any of an earlier process, so that nobody takes a new holder for one it knows.
 		generation: uint64(time.Now().UnixNano()),
 	}
 	m.attach = m.attachKernel
+	if err := m.prepareHost(); err != nil {
+		return nil, err
+	}
 	records, err := m.store.open()
 	if err != nil {
 		return nil, err
@@ -87,12 +77,13 @@ func NewManager(opts Options) (*Manager, error) {
 		}
 		m.tenants[rec.Tenant] = &tenant{rec: rec}
 		m.uids[rec.UIDBase] = true
+		m.addresses[rec.Address] = true
 	}
 	return m, nil
 }
 
 // Provision makes a sandbox for a new tenant, all or nothing. It is not attached. fault.Exists if the name is taken.
-func (m *Manager) Provision(_ context.Context, spec ProvisionSpec) (Sandbox, error) {
+func (m *Manager) Provision(ctx context.Context, spec ProvisionSpec) (Sandbox, error) {
 	if err := ValidName(spec.Tenant); err != nil {
 		return Sandbox{}, err
 	}
@@ -118,15 +109,23 @@ func (m *Manager) Provision(_ context.Context, spec ProvisionSpec) (Sandbox, err
 			WithHint("choose another name, or see `playground user list`")
 	}
 	m.tenants[spec.Tenant] = t
-	uidBase := m.takeUIDsLocked()
+	t.rec = record{Tenant: spec.Tenant, Persona: spec.Persona, Network: spec.Network, UIDBase: m.takeUIDsLocked()}
+	if m.store.backing != nil {
+		t.rec.Storage, t.rec.Template = m.store.storage, m.opts.Template
+	}
+	var err error
+	if spec.Network == NetworkAddress {
+		t.rec.Address, err = m.takeAddressLocked()
+	}
 	m.mu.Unlock()
 
-	rec, err := m.store.create(spec, uidBase)
+	if err == nil {
+		t.rec, err = m.store.create(ctx, t.rec)
+	}
 	if err != nil {
-		m.forget(t, spec.Tenant, uidBase)
+		m.forget(t)
 		return Sandbox{}, err
 	}
-	t.rec = rec
 	return m.describe(t), nil
 }
 
@@ -143,13 +142,14 @@ func (m *Manager) takeUIDsLocked() uint32 {
 	return base
 }
 
-// forget makes a locked tenant unknown, and its name and uids free.
-func (m *Manager) forget(t *tenant, name string, uidBase uint32) {
+// forget makes a locked tenant unknown, and its name, uids and address free.
+func (m *Manager) forget(t *tenant) {
 	t.destroyed = true
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.tenants, name)
-	delete(m.uids, uidBase)
+	delete(m.tenants, t.rec.Tenant)
+	delete(m.uids, t.rec.UIDBase)
+	delete(m.addresses, t.rec.Address)
 }
 
 // List describes every sandbox, by tenant.
@@ -200,6 +200,7 @@ func (m *Manager) Open(ctx context.Context, name string, opts OpenOptions) (Sand
 	}
 	t.handles++
 	t.used = time.Now()
+	m.saveSession(t)
 	return m.describe(t), nil
 }
 
@@ -218,6 +219,7 @@ func (m *Manager) Close(ctx context.Context, name string) (Sandbox, error) {
 	if t.handles == 0 {
 		m.endSession(ctx, t)
 	}
+	m.saveSession(t)
 	return m.describe(t), nil
 }
 
@@ -234,7 +236,11 @@ func (m *Manager) Attachment(ctx context.Context, name string) (Attachment, erro
 	if cwd == "" {
 		cwd = m.workspace(t.rec)
 	}
-	return Attachment{Sandbox: m.describe(t), Generation: t.generation, Env: m.environment(t), Cwd: cwd, Limits: m.opts.Limits}, nil
+	a := Attachment{Sandbox: m.describe(t), Generation: t.generation, Env: m.environment(t), Cwd: cwd, Limits: m.opts.Limits}
+	if r, ok := t.object.(interface{ Root() string }); ok {
+		a.Root = r.Root()
+	}
+	return a, nil
 }
 
 // Connect returns a connection on which jobs can be started in the open sandbox.
@@ -260,10 +266,10 @@ func (m *Manager) Destroy(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	if err := m.store.remove(t.rec.ID); err != nil {
-		return fault.Wrap(fault.Internal, err, "cannot remove the storage of tenant %q", name)
+	if err := m.store.remove(ctx, t.rec); err != nil {
+		return fault.Wrap(fault.KindOf(err), err, "cannot remove the storage of tenant %q", name).WithHint("%s", fault.HintOf(err))
 	}
-	m.forget(t, name, t.rec.UIDBase)
+	m.forget(t)
 	return nil
 }
 
@@ -341,48 +347,6 @@ func (t *tenant) detach(ctx context.Context) error {
 func (m *Manager) endSession(ctx context.Context, t *tenant) {
 	t.handles, t.cwd, t.env = 0, "", nil
 	t.detach(ctx) // refused while jobs run; the sweep tries again
-}
-
-// sweepInterval is how often abandoned sessions are looked for.
-const sweepInterval = 20 * time.Second
-
-// Run ends abandoned sessions until ctx ends, and then every sandbox.
-func (m *Manager) Run(ctx context.Context) error {
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			m.killAll()
-			return nil
-		case now := <-tick.C:
-			m.sweep(ctx, now)
-		}
-	}
-}
-
-func (m *Manager) sweep(ctx context.Context, now time.Time) {
-	for _, t := range m.all() {
-		t.mu.Lock()
-		if t.handles > 0 && now.Sub(t.used) >= m.opts.HandleTTL && (t.object == nil || t.detach(ctx) == nil) {
-			t.handles = 0
-		}
-		if t.handles == 0 {
-			m.endSession(ctx, t)
-		}
-		t.mu.Unlock()
-	}
-}
-
-func (m *Manager) killAll() {
-	for _, t := range m.all() {
-		t.mu.Lock()
-		if t.object != nil {
-			t.object.Kill()
-			t.object = nil
-		}
-		t.mu.Unlock()
-	}
 }
 
 func (m *Manager) all() []*tenant {

@@ -151,14 +151,39 @@ func topAt(table []mounted, path string) (mounted, bool) {
 	return mounted{}, false
 }
 
-// foreign picks the mounts below root that are not of the plan, by place and kind.
-func foreign(table []mounted, root string, plan []mount) []mounted {
-	var found []mounted
+// oursBelow tells the mounts that were made for the sandbox at root from those that somebody else put there. Ours are known
+// without the sandbox's record, so that what a crash left can be cleared: a nullfs from the state folder, the kernel's own
+// filesystems in their places, and on ZFS the sandbox's dataset.
+func oursBelow(root, state, dataset string) func(mounted) bool {
+	places := map[string]string{"devfs": "/dev", "fdescfs": "/dev/fd", "tmpfs": "/tmp"}
+	return func(m mounted) bool {
+		if m.on != root && !strings.HasPrefix(m.on, root+"/") {
+			return false
+		}
+		switch m.fstype {
+		case "nullfs":
+			return strings.HasPrefix(m.from, state+"/")
+		case "zfs":
+			return dataset != "" && m.from == dataset && m.on == root
+		}
+		place, ok := places[m.fstype]
+		return ok && m.on == filepath.Join(root, place)
+	}
+}
+
+// stale reports whether one of our mounts below root is not of the plan: it stands in the way then.
+func stale(table []mounted, root string, plan []mount, ours func(mounted) bool) bool {
+	return slices.ContainsFunc(below(table, root), func(m mounted) bool {
+		return ours(m) && !slices.ContainsFunc(plan, func(p mount) bool { return m.matches(p, root) == nil })
+	})
+}
+
+// foreign returns the first mount below root that is not ours.
+func foreign(table []mounted, root string, ours func(mounted) bool) (mounted, bool) {
 	for _, m := range below(table, root) {
-		ours := slices.ContainsFunc(plan, func(p mount) bool { return m.matches(mount{fstype: p.fstype, from: p.from, on: p.on}, root) == nil })
-		if !ours {
-			found = append(found, m)
+		if !ours(m) {
+			return m, true
 		}
 	}
-	return found
+	return mounted{}, false
 }

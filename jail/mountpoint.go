@@ -113,6 +113,7 @@ func writeBeneath(root, rel string, data []byte, mode uint32) error {
 	if err != nil {
 		return fmt.Errorf("cannot make %q: %w", filepath.Join(root, rel), err)
 	}
+	err = unix.Fchmod(fd, mode) // whatever the umask
 	for len(data) > 0 && err == nil {
 		var n int
 		n, err = unix.Write(fd, data)

@@ -2,14 +2,13 @@ package jail
 
 import (
 	"errors"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	appendOnlyReason    = "the sappnd flag is set; at securelevel 1 or more nobody can clear it"
-	notAppendOnlyReason = "not enforced: the sappnd flag could not be set (chflags(1))"
-)
+// notAppendOnlyReason says why the probe wrote where it should not have been able to.
+const notAppendOnlyReason = "the sappnd flag could not be set (chflags(1))"
 
 // sfAppend is SF_APPEND (sappnd) of sys/stat.h.
 const sfAppend = 0x40000
@@ -33,3 +32,34 @@ func hasAppendFlag(path string) bool {
 }
 
 func isNoSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// judgeAppendOnly says what a set sappnd flag is worth, from the filesystem and the securelevel as they are.
+func judgeAppendOnly(path string) AppendOnly {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return AppendOnly{Reason: "not known: the pile's filesystem cannot be asked"}
+	}
+	level, err := unix.SysctlUint32("kern.securelevel")
+	if err != nil {
+		return AppendOnly{Reason: "not known: the securelevel cannot be read"}
+	}
+	return flagWorth(cString(st.Fstypename[:]), int(int32(level)))
+}
+
+// unlock takes away what a tenant's root may set on its own files even where it may not set the system's flags
+// (chflags(2)): uchg, uappnd and uunlnk would keep its storage from being removed. A link is not followed.
+func unlock(at int, name string) {
+	var st unix.Stat_t
+	if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Flags&ufKeepers == 0 {
+		return
+	}
+	p, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return
+	}
+	// If it fails, removing the file tells.
+	unix.Syscall6(unix.SYS_CHFLAGSAT, uintptr(at), uintptr(unsafe.Pointer(p)), uintptr(st.Flags&^ufKeepers), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+}
+
+// ufKeepers are UF_IMMUTABLE, UF_APPEND and UF_NOUNLINK of sys/stat.h.
+const ufKeepers = 0x2 | 0x4 | 0x10

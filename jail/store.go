@@ -1,18 +1,21 @@
 package jail
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"golang.org/x/sys/unix"
 
 	"playground/fault"
 )
@@ -32,6 +35,10 @@ type store struct {
 	dir      string
 	uidBase  uint32 // first host uid of mapped tenants; 0 where tenants share the daemon's uid
 	pileSeed string // file that new piles start with; "" = empty
+
+	backing backing // nil where the platform builds roots by itself
+	storage Storage // the kind of backing
+	failed  []error // of removing leftovers, where that needs the kernel's consent
 }
 
 // A record is what sandbox.json holds.
@@ -43,7 +50,14 @@ type record struct {
 	Created time.Time `json:"created"`
 	// UIDBase is the first host uid of the tenant's range, 0 where it runs as the daemon's user.
 	UIDBase uint32 `json:"uid_base,omitempty"`
+	// FreeBSD: Address is the tenant's own with network "address"; Storage and Template are what its root stands on.
+	Address  netip.Addr `json:"address,omitzero"`
+	Storage  Storage    `json:"storage,omitempty"`
+	Template string     `json:"template,omitempty"`
 }
+
+// sharedGID is the host's group of what tenants with uids of their own share: the one below their first range.
+func sharedGID(uidBase uint32) int { return int(uidBase) - 1 }
 
 // Prefixes of folders that are not a sandbox yet, or not any more.
 const (
@@ -64,7 +78,11 @@ func (s *store) open() ([]record, error) {
 	if s.uidBase != 0 {
 		mode = 0o711
 	}
-	for _, dir := range []string{s.dir, s.sandboxes(), filepath.Join(s.dir, "piles"), s.shared()} {
+	for _, dir := range []string{s.dir, s.sandboxes(), filepath.Join(s.dir, "piles")} {
+		mode := mode
+		if dir == s.dir && os.Geteuid() == 0 {
+			mode = 0o711 // playgroundd, an ordinary user then, passes to its own folder
+		}
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, fmt.Errorf("cannot make state folder: %w", err)
 		}
@@ -82,8 +100,12 @@ func (s *store) open() ([]record, error) {
 	var records []record
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), makingPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
-			if err := removeTree(filepath.Join(s.sandboxes(), e.Name())); err != nil {
-				return nil, fmt.Errorf("cannot remove leftover %q: %w", e.Name(), err)
+			if err := s.discard(context.Background(), e.Name()); err != nil {
+				err = fmt.Errorf("cannot remove leftover %q: %w", e.Name(), err)
+				if s.backing == nil {
+					return nil, err
+				}
+				s.failed = append(s.failed, err) // it must not keep everybody's sandbox away
 			}
 			continue
 		}
@@ -111,17 +133,18 @@ func (s *store) load(id string) (record, error) {
 	return rec, nil
 }
 
-// create makes a tenant's storage and pile, all or nothing.
-func (s *store) create(spec ProvisionSpec, uidBase uint32) (record, error) {
-	rec := record{
-		Tenant: spec.Tenant, ID: strings.ToLower(ulid.Make().String()), Persona: spec.Persona, Network: spec.Network,
-		Created: time.Now().UTC().Truncate(time.Millisecond), UIDBase: uidBase,
-	}
+// create makes a tenant's storage and pile, all or nothing. What the tenant is granted is in rec; the rest of it is made here.
+func (s *store) create(ctx context.Context, rec record) (record, error) {
+	rec.ID = strings.ToLower(ulid.Make().String())
+	rec.Created = time.Now().UTC().Truncate(time.Millisecond)
 	if err := s.createPile(rec); err != nil {
 		return rec, errors.Join(err, s.removePile(rec.ID))
 	}
 	making := filepath.Join(s.sandboxes(), makingPrefix+rec.ID)
 	err := s.fill(making, rec)
+	if err == nil && s.backing != nil {
+		err = s.backing.create(ctx, making, rec)
+	}
 	if err == nil {
 		err = os.Rename(making, filepath.Join(s.sandboxes(), rec.ID))
 	}
@@ -129,28 +152,50 @@ func (s *store) create(spec ProvisionSpec, uidBase uint32) (record, error) {
 		err = syncDir(s.sandboxes())
 	}
 	if err != nil {
-		return rec, errors.Join(full(err), removeTree(making), removeTree(filepath.Join(s.sandboxes(), rec.ID)), s.removePile(rec.ID))
+		// Whatever ended it, clearing up must happen.
+		ctx = context.WithoutCancel(ctx)
+		return rec, errors.Join(full(err), s.discard(ctx, makingPrefix+rec.ID), s.discard(ctx, rec.ID), s.removePile(rec.ID))
 	}
 	return rec, nil
 }
 
-func (s *store) fill(dir string, rec record) error {
-	mode := fs.FileMode(0o700)
-	if rec.UIDBase != 0 {
-		mode = 0o711
+// discard removes a sandbox's folder, which need not be complete or exist, and what is outside of it.
+func (s *store) discard(ctx context.Context, name string) error {
+	dir := filepath.Join(s.sandboxes(), name)
+	if s.backing != nil {
+		id := strings.TrimPrefix(strings.TrimPrefix(name, makingPrefix), gonePrefix)
+		if err := s.backing.release(ctx, id); err != nil {
+			return err
+		}
+		if err := s.backing.destroy(ctx, id); err != nil {
+			return err
+		}
+		if err := s.unmounted(filepath.Join(s.sandboxes(), id)); err != nil {
+			return err
+		}
 	}
-	if err := mkdir(dir, mode); err != nil {
+	return removeTree(dir)
+}
+
+// unmounted refuses to go on while anything is mounted below dir: removing dir would empty it.
+func (s *store) unmounted(dir string) error {
+	table, err := hostMounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range below(table, dir) {
+		return fault.New(fault.Busy, "%s is mounted on %q", m.from, m.on).WithHint("umount %s", m.on)
+	}
+	return nil
+}
+
+func (s *store) fill(dir string, rec record) error {
+	if err := mkdir(dir, 0o700, rec.UIDBase); err != nil {
 		return err
 	}
 	for name, mode := range map[string]fs.FileMode{"home": 0o700, "workspace": 0o755, "tmp": 0o777 | fs.ModeSticky, "root": 0o755} {
 		path := filepath.Join(dir, name)
-		if err := os.Mkdir(path, 0o700); err != nil {
-			return err
-		}
-		if err := own(path, rec.UIDBase); err != nil {
-			return err
-		}
-		if err := os.Chmod(path, mode); err != nil {
+		if err := mkdir(path, mode, rec.UIDBase); err != nil {
 			return err
 		}
 	}
@@ -162,22 +207,28 @@ func (s *store) fill(dir string, rec record) error {
 }
 
 // remove takes a tenant's storage away; its pile stays.
-func (s *store) remove(id string) error {
-	gone := filepath.Join(s.sandboxes(), gonePrefix+id)
-	if err := os.Rename(filepath.Join(s.sandboxes(), id), gone); err != nil {
+func (s *store) remove(ctx context.Context, rec record) error {
+	if err := s.backed(rec); err != nil {
 		return err
 	}
-	return removeTree(gone)
+	if s.backing != nil { // before the rename: what is refused then leaves the sandbox as it was
+		if err := s.backing.release(ctx, rec.ID); err != nil {
+			return err
+		}
+		if err := s.backing.destroy(ctx, rec.ID); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(s.path(rec.ID, ""), s.path(gonePrefix+rec.ID, "")); err != nil {
+		return err
+	}
+	return s.discard(ctx, gonePrefix+rec.ID)
 }
 
 // createPile makes a tenant's pile from the seed, and its key.
 func (s *store) createPile(rec record) error {
 	dir := s.pile(rec.ID)
-	mode := fs.FileMode(0o700)
-	if rec.UIDBase != 0 {
-		mode = 0o711
-	}
-	if err := mkdir(dir, mode); err != nil {
+	if err := mkdir(dir, 0o700, rec.UIDBase); err != nil {
 		return err
 	}
 	if err := s.seed(filepath.Join(dir, "self.pile"), 0o600); err != nil {
@@ -204,6 +255,19 @@ func (s *store) removePile(id string) error {
 }
 
 func (s *store) seedShared() error {
+	if err := os.MkdirAll(s.shared(), 0o700); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o700)
+	if s.uidBase != 0 { // for the group that all tenants' mapped users have, and for nobody else of the host
+		if err := os.Chown(s.shared(), -1, sharedGID(s.uidBase)); err != nil {
+			return err
+		}
+		mode = 0o710
+	}
+	if err := os.Chmod(s.shared(), mode); err != nil {
+		return err
+	}
 	path := filepath.Join(s.shared(), "shared.pile")
 	if _, err := os.Lstat(path); err == nil {
 		return nil
@@ -234,9 +298,13 @@ func full(err error) error {
 	return err
 }
 
-// mkdir makes a folder with exactly mode, whatever the umask.
-func mkdir(path string, mode fs.FileMode) error {
+// mkdir makes a folder of the tenant's with exactly mode, whatever the umask. Where tenants have uids of their own, a folder
+// with 0700 is closed to every other user of the host, and the tenant's holder still passes.
+func mkdir(path string, mode fs.FileMode, uidBase uint32) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	if err := own(path, uidBase); err != nil {
 		return err
 	}
 	return os.Chmod(path, mode)
@@ -267,31 +335,16 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// removeTree removes a folder in which a tenant did as it liked: folders without permissions are opened up first. Links are
-// never followed.
-func removeTree(path string) error {
-	err := os.RemoveAll(path)
-	if err == nil || !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(path, 0o700) // nothing of the tenant runs, so the folder cannot become a link now
-		}
-		return nil
-	})
-	return os.RemoveAll(path)
-}
-
 // appendOnly reports whether the kernel refuses to rewrite the file at path, by asking for what it must refuse.
 func appendOnly(path string) AppendOnly {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0) // without O_APPEND
+	// Without O_APPEND. A tenant whose pile is not protected may have put a pipe there, which must not be waited for, or a link.
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err == nil {
 		f.Close()
 		return AppendOnly{Reason: notAppendOnlyReason}
 	}
 	if errors.Is(err, fs.ErrPermission) && hasAppendFlag(path) {
-		return AppendOnly{Enforced: true, Reason: appendOnlyReason}
+		return judgeAppendOnly(path)
 	}
 	return AppendOnly{Reason: "not known: the pile cannot be probed"}
 }
@@ -300,6 +353,11 @@ func appendOnly(path string) AppendOnly {
 // made to be thrown away; no daemon may be using it.
 func RemoveState(dir string) error {
 	s := store{dir: dir}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		if err := s.unmounted(real); err != nil {
+			return err
+		}
+	}
 	piles, _ := filepath.Glob(filepath.Join(dir, "piles", "*", "self.pile"))
 	for _, path := range append(piles, filepath.Join(s.shared(), "shared.pile")) {
 		setAppendOnly(path, false)

@@ -22,6 +22,9 @@ type Config struct {
 	Warm      int          `json:"warm"` // inits kept ready while the sandbox is in use
 }
 
+// SharedGID is the group, inside a sandbox whose tenant has ids of its own, of what all tenants share.
+const SharedGID = 65535
+
 // The operations of a Request.
 const (
 	OpConnect = "connect" // comes with one descriptor: a connection on which jobs are started

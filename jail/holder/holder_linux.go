@@ -21,6 +21,9 @@ const warmIdle = time.Minute
 // starts the jobs' inits inside them on request, because a multi-threaded program cannot enter a user namespace
 // (setns(2)). It ends when control is closed, and the kernel ends everything in its pid namespace with it.
 func Hold(control *seqpacket.Conn) error {
+	if err := KeepNoOtherFiles(); err != nil {
+		return err
+	}
 	buf := make([]byte, seqpacket.MaxData)
 	data, _, err := control.Recv(buf)
 	if err != nil {
@@ -39,6 +42,15 @@ func Hold(control *seqpacket.Conn) error {
 		return err
 	}
 	return h.serve(control, buf)
+}
+
+// firstOther is the first descriptor after standard error and the connection, which this program has by right.
+const firstOther = 4
+
+// KeepNoOtherFiles makes every other descriptor close-on-exec: this program's own file, by which it was started, and whatever
+// whoever started the daemon left open. A job that inherited one would hold a file, or a folder, of the host's.
+func KeepNoOtherFiles() error {
+	return os.NewSyscallError("close_range", unix.CloseRange(firstOther, ^uint(0), unix.CLOSE_RANGE_CLOEXEC))
 }
 
 func (h *holder) setUp() error {

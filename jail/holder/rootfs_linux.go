@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"playground/racct"
 )
 
 // SystemFolders are the host's folders that every sandbox sees, read-only. A state folder below one of them would be seen
@@ -37,7 +39,7 @@ func buildRoot(cfg Config) error {
 		b.system(dir)
 	}
 	b.etc(cfg)
-	b.dev()
+	b.dev(cfg.Limits)
 	b.bind(cfg.Home, "/home/"+cfg.Tenant, 0)
 	b.bind(cfg.Workspace, "/workspace", 0)
 	b.bind(cfg.Tmp, "/tmp", 0)
@@ -75,6 +77,7 @@ func enterRoot(root string) error {
 	if err := unix.Mount("proc", root+"/proc", "proc", flags, ""); err != nil {
 		return fmt.Errorf("cannot mount /proc: %w", err)
 	}
+	boundIPC(root + "/proc/sys/kernel/")
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
@@ -93,6 +96,19 @@ func enterRoot(root string) error {
 		return fmt.Errorf("cannot make the root read-only: %w", err)
 	}
 	return nil
+}
+
+// boundIPC bounds what System V IPC may keep: its segments and queues outlive every process of the tenant, so that no end of a
+// job gives their memory back and no kill frees it. Their settings are the namespace's own since Linux 5.19; an older kernel
+// refuses, and has no such bound.
+func boundIPC(dir string) {
+	for file, text := range map[string]string{
+		"shmall": "16384", // pages: as much as /dev/shm
+		"msgmni": "256",   // queues, of 16 KiB each
+		"sem":    "250 32000 100 256",
+	} {
+		os.WriteFile(dir+file, []byte(text), 0)
+	}
 }
 
 func (b *builder) do(what string, err error) {
@@ -162,7 +178,7 @@ func (b *builder) system(path string) {
 func (b *builder) etc(cfg Config) {
 	b.file("/etc/passwd", cfg.Tenant+":x:0:0:"+cfg.Tenant+":/home/"+cfg.Tenant+":/bin/sh\n"+
 		"root:x:0:0:root:/home/"+cfg.Tenant+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")
-	b.file("/etc/group", cfg.Tenant+":x:0:\nroot:x:0:\nnogroup:x:65534:\n")
+	b.file("/etc/group", cfg.Tenant+":x:0:\nroot:x:0:\nnogroup:x:65534:\n"+fmt.Sprintf("shared:x:%d:%s\n", SharedGID, cfg.Tenant))
 	b.file("/etc/hostname", cfg.Hostname+"\n")
 	b.file("/etc/hosts", "127.0.0.1\tlocalhost "+cfg.Hostname+"\n::1\tlocalhost\n")
 	b.file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n")
@@ -190,7 +206,20 @@ func (b *builder) copy(path string) {
 	}
 }
 
-func (b *builder) dev() {
+// jobsPerTenant is how many jobs the bound on a tenant's terminals reckons with.
+const jobsPerTenant = 8
+
+// terminals are the options of a tenant's /dev/pts. All instances draw on one stock of the host (kernel.pty.max), so that a
+// tenant without a bound would leave none to the others.
+func terminals(perJob int64) string {
+	options := "newinstance,ptmxmode=0666,mode=0620"
+	if perJob > 0 {
+		options += fmt.Sprintf(",max=%d", perJob*jobsPerTenant)
+	}
+	return options
+}
+
+func (b *builder) dev(limits racct.Limits) {
 	b.mkdir("/dev/pts")
 	b.mkdir("/dev/shm")
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
@@ -203,7 +232,7 @@ func (b *builder) dev() {
 	if b.err != nil {
 		return
 	}
-	b.do("mount /dev/pts", unix.Mount("devpts", b.root+"/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"))
+	b.do("mount /dev/pts", unix.Mount("devpts", b.root+"/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, terminals(limits.Pseudoterminals)))
 	b.do("mount /dev/shm", unix.Mount("shm", b.root+"/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777,size=64m"))
 	b.symlink("pts/ptmx", "/dev/ptmx")
 	b.symlink("/proc/self/fd", "/dev/fd")
