@@ -4,6 +4,9 @@
 // On Linux a job is a pid namespace of its own under a small init (package jobinit). When the init has
 // been waited for, the kernel has killed and reaped every process of the namespace first (pid_namespaces(7), kernel
 // pid_namespace.c zap_pid_ns_processes), so a readable pidfd of the init is the proof; no list of processes is trusted.
+//
+// On FreeBSD a job has a leaf jail of its own (package leaf) under a supervisor (package supervisor) that is the reaper of all
+// it starts, and the proof is the kernel's count of that reaper's descendants (package proof).
 package reaper
 
 import (
@@ -24,4 +27,9 @@ type Jails interface {
 type Options struct {
 	TermGrace     time.Duration // between SIGTERM and SIGKILL when a command must end
 	ProofDeadline time.Duration // from the beginning of the end to the proof
+
+	// The rest is for FreeBSD; on Linux sandboxes have their own inits.
+	Supervise string   // path of the playground-supervise program
+	Warm      int      // supervisors kept ready
+	Log       *os.File // takes what supervisors tell the operator; nil = nowhere
 }

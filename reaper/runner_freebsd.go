@@ -5,21 +5,40 @@ import (
 
 	"playground/fault"
 	"playground/job"
+	"playground/racct"
+	"playground/reaper/bsdproc"
+	"playground/reaper/leaf"
+	"playground/reaper/pool"
 )
 
 // A Runner runs commands in tenants' jails. It implements job.Runner.
-type Runner struct{}
-
-// NewRunner returns a Runner.
-func NewRunner(Jails, Options) *Runner { return &Runner{} }
-
-// Run refuses: nothing may run un-jailed by silence.
-func (r *Runner) Run(context.Context, job.Spec, job.Output) (job.Result, error) {
-	return job.Result{}, fault.New(fault.Unsupported, "this version cannot run commands in FreeBSD jails yet").WithHint("see CHANGELOG.md")
+type Runner struct {
+	leaves *leaf.Runner
+	refuse error // why nothing can be run
 }
 
-// Close does nothing.
-func (r *Runner) Close() {}
+// NewRunner returns a Runner. It makes this process a reaper, so that what a lost supervisor leaves comes here; where the
+// kernel refuses that, or keeps no accounts of jails, every Run is refused.
+func NewRunner(jails Jails, opts Options) *Runner {
+	supervisors := pool.New([]string{opts.Supervise, "job"}, opts.Warm, opts.Log)
+	r := &Runner{leaves: leaf.New(jails.Attachment, supervisors, host{}, leaf.Options{Grace: opts.TermGrace, Deadline: opts.ProofDeadline})}
+	if err := bsdproc.Acquire(); err != nil {
+		r.refuse = fault.Wrap(fault.Unavailable, err, "commands cannot be run")
+	} else if err := racct.Enabled(); err != nil {
+		r.refuse = err
+	} else {
+		supervisors.Fill()
+	}
+	return r
+}
 
-// Gone reports false: what is left of another version's jobs is not known here.
-func Gone([]job.Leftover) bool { return false }
+// Run runs one command to its proved end; see job.Runner.
+func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Result, error) {
+	if r.refuse != nil {
+		return job.Result{}, r.refuse
+	}
+	return r.leaves.Run(ctx, spec, out)
+}
+
+// Close ends the idle supervisors. Those of running commands end them by themselves once this process is gone.
+func (r *Runner) Close() { r.leaves.Close() }

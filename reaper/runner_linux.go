@@ -17,6 +17,7 @@ import (
 	"playground/jail"
 	"playground/job"
 	"playground/racct"
+	"playground/reaper/command"
 	"playground/reaper/jobinit"
 	"playground/seqpacket"
 )
@@ -52,7 +53,7 @@ func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Re
 	t, err := r.start(ctx, spec, out)
 	if err != nil {
 		if ctx.Err() != nil { // it was ended before it began
-			return job.Result{Outcome: outcomeOf(ctx), Cleanup: job.Cleanup{Proven: true}}, nil
+			return job.Result{Outcome: command.OutcomeOf(ctx), Cleanup: job.Cleanup{Proven: true}}, nil
 		}
 		return job.Result{}, err
 	}
@@ -84,7 +85,7 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 		t.abandon()
 		return nil, fault.Hide(fault.Unavailable, err, "cannot set the limits of a command")
 	}
-	stdio, err := t.pipes(spec.Stdin)
+	stdio, err := t.files.Open(spec.Stdin)
 	if err == nil {
 		err = ours.Send(message, stdio...)
 	}
@@ -99,7 +100,7 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 		}
 		return nil, fault.Hide(fault.Unavailable, err, "cannot start a command")
 	}
-	t.pump(spec.Stdin, out)
+	t.files.Pump(spec.Stdin, out)
 	return t, nil
 }
 
@@ -245,32 +246,8 @@ func pollable(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// startOf says how the command is run: a login shell with the session's environment, or a clean shell with next to none.
+// startOf is the init's message for a command.
 func startOf(spec job.Spec, att jail.Attachment) jobinit.Start {
-	start := jobinit.Start{Dir: []byte(att.Cwd)}
-	if strings.HasPrefix(spec.Cwd, "/") {
-		start.Dir = []byte(spec.Cwd)
-	} else if spec.Cwd != "" {
-		start.Dir = []byte(att.Cwd + "/" + spec.Cwd) // not cleaned: a link before ".." means what it means to cd
-	}
-	if spec.Mode == job.Clean {
-		start.Argv = append([][]byte{[]byte("/bin/sh"), []byte("-c"), spec.Command, []byte("sh")}, spec.Args...)
-		start.Env = [][]byte{[]byte(cleanPath)}
-		return start
-	}
-	start.Argv = [][]byte{[]byte("/bin/sh"), []byte("-lc"), spec.Command}
-	for _, e := range att.Env {
-		start.Env = append(start.Env, []byte(e))
-	}
-	return start
-}
-
-// cleanPath is the whole environment of file exchange, whatever the tenant's profile says.
-const cleanPath = "PATH=/usr/bin:/bin:/usr/sbin:/sbin"
-
-func outcomeOf(ctx context.Context) job.Outcome {
-	if errors.Is(context.Cause(ctx), job.ErrTimedOut) {
-		return job.TimedOut
-	}
-	return job.Cancelled
+	c := command.Of(spec, att)
+	return jobinit.Start{Argv: c.Argv, Env: c.Env, Dir: c.Dir}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -16,20 +15,13 @@ import (
 	"playground/job"
 	"playground/procfs"
 	"playground/racct"
+	"playground/reaper/command"
 	"playground/reaper/jobinit"
-	"playground/ring"
 	"playground/seqpacket"
 )
 
-const (
-	pipeBytes = 256 << 10 // F_SETPIPE_SZ: fewer wake-ups for a command that writes much
-	readBytes = 128 << 10
-	// drainTime bounds reading what is left in the pipes once every process is gone. Only a write end that the job passed
-	// to another job of its tenant can keep them open that long.
-	drainTime = 200 * time.Millisecond
-	// hammerAfter is how long the init has to end its job by itself before the whole namespace is killed from outside.
-	hammerAfter = time.Second
-)
+// hammerAfter is how long the init has to end its job by itself before the whole namespace is killed from outside.
+const hammerAfter = time.Second
 
 // A tree is one running job: its init, its pipes.
 type tree struct {
@@ -37,73 +29,7 @@ type tree struct {
 	pidfd    *os.File
 	isolated bool
 	cgroup   *racct.Cgroup // nil where none is delegated
-	stdin    *os.File      // our ends; stdin is nil without input
-	outputs  [2]*os.File
-	readers  sync.WaitGroup
-}
-
-// pipes makes the job's standard files and returns its ends, to be closed once they are sent.
-func (t *tree) pipes(stdin []byte) ([]*os.File, error) {
-	var theirs []*os.File
-	if stdin == nil {
-		null, err := os.Open(os.DevNull)
-		if err != nil {
-			return nil, err
-		}
-		theirs = append(theirs, null)
-	} else {
-		r, w, err := pipe()
-		if err != nil {
-			return nil, err
-		}
-		// The job's end stays blocking; ours is watched by the poller.
-		theirs, t.stdin = append(theirs, os.NewFile(uintptr(r), "stdin")), nonblocking(w, "stdin")
-	}
-	for i, name := range []string{"stdout", "stderr"} {
-		r, w, err := pipe()
-		if err != nil {
-			return theirs, err
-		}
-		unix.FcntlInt(uintptr(r), unix.F_SETPIPE_SZ, pipeBytes) // refused over the user's share: smaller pipes work too
-		theirs, t.outputs[i] = append(theirs, os.NewFile(uintptr(w), name)), nonblocking(r, name)
-	}
-	return theirs, nil
-}
-
-func pipe() (r, w int, err error) {
-	var fds [2]int
-	err = unix.Pipe2(fds[:], unix.O_CLOEXEC)
-	return fds[0], fds[1], err
-}
-
-func nonblocking(fd int, name string) *os.File {
-	unix.SetNonblock(fd, true)
-	return os.NewFile(uintptr(fd), name)
-}
-
-// pump feeds the input and copies the output until the pipes end or are closed.
-func (t *tree) pump(stdin []byte, out job.Output) {
-	if t.stdin != nil {
-		t.readers.Go(func() {
-			t.stdin.Write(stdin) // a command that reads only a part of it is no error
-			t.stdin.Close()
-		})
-	}
-	for i, stream := range []ring.Stream{ring.Stdout, ring.Stderr} {
-		f := t.outputs[i]
-		t.readers.Go(func() {
-			buf := make([]byte, readBytes)
-			for {
-				n, err := f.Read(buf)
-				if n > 0 {
-					out.Write(stream, buf[:n])
-				}
-				if err != nil {
-					return
-				}
-			}
-		})
-	}
+	files    command.Files
 }
 
 // abandon ends a job that was not told what to run.
@@ -118,11 +44,8 @@ func (t *tree) abandon() {
 }
 
 func (t *tree) closeFiles() {
-	for _, f := range []*os.File{t.pidfd, t.stdin, t.outputs[0], t.outputs[1]} {
-		if f != nil {
-			f.Close()
-		}
-	}
+	t.pidfd.Close()
+	t.files.Close()
 }
 
 // finish waits for the end, brings it about when ctx ends, and proves it.
@@ -152,7 +75,7 @@ func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
 				e.hammer = time.After(hammerAfter)
 			}
 		case <-e.cancelled(ctx):
-			e.outcome = outcomeOf(ctx)
+			e.outcome = command.OutcomeOf(ctx)
 			e.begin()
 			t.signal(unix.SIGTERM)
 			e.kill = time.After(e.grace)
@@ -266,15 +189,9 @@ func (t *tree) hammer() {
 
 // drain reads what is left in the pipes and closes everything.
 func (t *tree) drain() {
-	if t.stdin != nil {
-		t.stdin.Close()
-	}
-	for _, f := range t.outputs {
-		f.SetReadDeadline(time.Now().Add(drainTime))
-	}
-	t.readers.Wait()
+	t.files.Drain()
 	t.conn.Close()
-	t.closeFiles()
+	t.pidfd.Close()
 }
 
 func (t *tree) result(e ending, last jobinit.End) job.Result {

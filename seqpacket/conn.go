@@ -30,6 +30,13 @@ func Pair() (*Conn, *Conn, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make socketpair: %w", err)
 	}
+	for _, fd := range fds {
+		if err := enlarge(fd); err != nil {
+			unix.Close(fds[0])
+			unix.Close(fds[1])
+			return nil, nil, err
+		}
+	}
 	return &Conn{os.NewFile(uintptr(fds[0]), "seqpacket")}, &Conn{os.NewFile(uintptr(fds[1]), "seqpacket")}, nil
 }
 
@@ -89,13 +96,17 @@ func (c *Conn) Send(data []byte, files ...*os.File) error {
 	if err != nil {
 		return err
 	}
+	var n int
 	var sendErr error
 	err = raw.Write(func(fd uintptr) bool {
-		sendErr = unix.Sendmsg(int(fd), data, rights, nil, unix.MSG_NOSIGNAL)
+		n, sendErr = unix.SendmsgN(int(fd), data, rights, nil, sendFlags)
 		return !errors.Is(sendErr, unix.EAGAIN)
 	})
 	if err == nil {
 		err = sendErr
+	}
+	if err == nil && n != len(data) {
+		err = fmt.Errorf("cannot send message of %d bytes: only %d were taken", len(data), n)
 	}
 	return err
 }

@@ -21,6 +21,12 @@ func main() {
 		time.Sleep(time.Minute)
 	case len(os.Args) == 2 && os.Args[1] == "signals":
 		signals()
+	case len(os.Args) == 3 && (os.Args[1] == "hogs" || os.Args[1] == "idle"):
+		starve(os.Args[1] == "idle", os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == "take":
+		take(os.Args[2])
+	case len(os.Args) == 3 && os.Args[1] == "give":
+		give(os.Args[2])
 	default:
 		attack(os.Args[1:])
 	}
@@ -34,7 +40,7 @@ type attempt struct {
 
 func attack(hostPaths []string) {
 	attempts := append(append(namespaces(), processes()...), kernel()...)
-	attempts = append(attempts, network()...)
+	attempts = append(append(attempts, network()...), hindrances()...)
 	for _, path := range hostPaths {
 		attempts = append(attempts, attempt{"open " + path, func() error {
 			f, err := os.Open(path)

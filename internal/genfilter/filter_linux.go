@@ -32,6 +32,9 @@ var refusedSyscalls = []string{
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
+// setDelegation is F_SETDELEG of linux/fcntl.h: a lease on a folder, since Linux 6.19.
+const setDelegation = 1040
+
 // Offsets in struct seccomp_data (linux/seccomp.h): number, architecture, instruction pointer, six 64-bit arguments. Both
 // of our architectures are little-endian, so an argument's low half comes first.
 const (
@@ -46,16 +49,9 @@ const (
 // 32 bits where the kernel itself only looks at those: a comparison of all 64 would let set high bits pass.
 func filter(machine *arch.Info) []bpf.Instruction {
 	var (
-		permit = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
-		eperm  = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
-		enosys = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
-		nofam  = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)}
-		kill   = bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS}
+		permit, kill         = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}, bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS}
+		eperm, enosys, nofam = fail(unix.EPERM), fail(unix.ENOSYS), fail(unix.EAFNOSUPPORT)
 	)
-	load := func(off uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: off, Size: 4} }
-	skipUnless := func(val uint32, n uint8) bpf.Instruction {
-		return bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: val, SkipTrue: n}
-	}
 	number := func(name string) uint32 { return uint32(machine.SyscallNames[name]) }
 
 	numbers := make([]uint32, 0, len(machine.SyscallNames))
@@ -90,6 +86,7 @@ func filter(machine *arch.Info) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 1},
 		permit, nofam,
 	}
+	program = append(program, pairsAndLeases(machine)...)
 	for _, name := range refusedSyscalls {
 		if _, ok := machine.SyscallNames[name]; ok { // some exist on one architecture only
 			program = append(program, skipUnless(number(name), 1), eperm)
@@ -97,6 +94,33 @@ func filter(machine *arch.Info) []bpf.Instruction {
 	}
 	program = append(program, gaps(numbers, enosys)...)
 	return append(program, permit)
+}
+
+// pairsAndLeases refuses what socketpair(2) and fcntl(2) would offer beyond need.
+func pairsAndLeases(machine *arch.Info) []bpf.Instruction {
+	permit := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
+	return []bpf.Instruction{
+		// A pair of another family is made, and its module loaded, before the kernel finds that the family has no pairs.
+		skipUnless(uint32(machine.SyscallNames["socketpair"]), 4),
+		load(offArg0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, fail(unix.EAFNOSUPPORT), permit,
+		// A lease on a file makes whoever opens it next wait for fs.lease-break-time: a daemon at the pile, another tenant at
+		// what they share.
+		skipUnless(uint32(machine.SyscallNames["fcntl"]), 5),
+		load(offArg1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: setDelegation, SkipTrue: 1}, fail(unix.EPERM), permit,
+	}
+}
+
+func load(off uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: off, Size: 4} }
+
+// skipUnless goes on after the next n instructions unless the value is val.
+func skipUnless(val uint32, n uint8) bpf.Instruction {
+	return bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: val, SkipTrue: n}
+}
+
+// fail makes the call fail.
+func fail(errno unix.Errno) bpf.Instruction {
+	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
 // gaps refuses the numbers that no known call has.

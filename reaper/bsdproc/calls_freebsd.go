@@ -153,7 +153,10 @@ func OpenDescriptors(f func(fd int) error) error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	most := int(min(limit.Cur, 1<<30))
+	most := int(min(limit.Cur, 1<<20))
+	if n, err := unix.SysctlUint32("kern.maxfilesperproc"); err == nil {
+		most = int(min(limit.Cur, int64(n)))
+	}
 	const chunk = 1024 // far below what poll(2) takes
 	fds := make([]unix.PollFd, chunk)
 	for base := 0; base < most; base += chunk {

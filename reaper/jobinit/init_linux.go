@@ -27,6 +27,11 @@ import (
 func Run(pool *seqpacket.Conn) error {
 	os.WriteFile("/proc/self/comm", []byte("playground-init"), 0) // for those who look at processes; no matter if not
 	ignoreSignals()
+	// Opened while it can be: later /proc is read-only and this process's files there are root's.
+	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
 	buf := make([]byte, seqpacket.MaxData)
 	data, _, err := pool.Recv(buf)
 	if err != nil {
@@ -39,6 +44,9 @@ func Run(pool *seqpacket.Conn) error {
 	ready := holder.InitReady{}
 	err = prepare(cfg)
 	warmThreads()
+	if err == nil {
+		err = setLimits(cfg.Limits) // after the threads: they count, and another job may have used up the tenant's
+	}
 	if err != nil {
 		ready.Error = err.Error()
 	}
@@ -63,7 +71,7 @@ func Run(pool *seqpacket.Conn) error {
 		return err
 	}
 	pool.Close()
-	return runJob(conn, buf, cfg.Isolated)
+	return runJob(conn, buf, score, cfg.Isolated)
 }
 
 // ignoreSignals swallows every signal a job may send to its init. signal.Ignore does not reach the synchronous ones
@@ -81,20 +89,21 @@ func ignoreSignals() {
 // towards, a new one could not be had and the runtime would give up.
 func warmThreads() {
 	const n = 4
-	var started, release sync.WaitGroup
+	var started, release, ended sync.WaitGroup
 	started.Add(n)
 	release.Add(1)
 	for range n {
-		go func() {
+		ended.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread() // unlocked threads are parked and used again
 			started.Done()
 			release.Wait()
 			unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil)
-		}()
+		})
 	}
 	started.Wait()
 	release.Done()
+	ended.Wait() // or the next system call could find them all busy
 }
 
 func prepare(cfg holder.InitConfig) error {
@@ -103,29 +112,14 @@ func prepare(cfg holder.InitConfig) error {
 			return fmt.Errorf("cannot become subreaper: %w", err)
 		}
 	} else {
-		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		// Read-only: the settings of the tenant's own namespaces belong to uid 0 of its user namespace, by file mode alone,
+		// and a process must not take itself off the out-of-memory killer's list (see victim) or starve itself of processor
+		// time, which would hinder its end (autogroup, sched(7)). What /proc/self/fd leads to stays as writable as it is.
+		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, ""); err != nil {
 			return fmt.Errorf("cannot mount /proc: %w", err)
 		}
-		// The settings of the tenant's own namespaces belong to uid 0 of its user namespace, by file mode alone.
-		if err := readOnly("/proc/sys"); err != nil {
-			return err
-		}
-	}
-	if err := setLimits(cfg.Limits); err != nil {
-		return err
 	}
 	return confine(cfg.Isolated)
-}
-
-func readOnly(path string) error {
-	if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("cannot bind %s: %w", path, err)
-	}
-	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	if err := unix.Mount("", path, "", flags, ""); err != nil {
-		return fmt.Errorf("cannot make %s read-only: %w", path, err)
-	}
-	return nil
 }
 
 // setLimits sets what setrlimit(2) can hold; it is inherited by the job and cannot be raised again. A lower limit of the host
@@ -146,7 +140,7 @@ func setLimits(l racct.Limits) error {
 }
 
 // runJob starts the command, waits for its leader, ends what is left and reports.
-func runJob(conn *seqpacket.Conn, buf []byte, isolated bool) error {
+func runJob(conn *seqpacket.Conn, buf []byte, score *os.File, isolated bool) error {
 	data, files, err := conn.Recv(buf)
 	if errors.Is(err, io.EOF) {
 		return nil // the caller went away before it said what to run
@@ -158,7 +152,7 @@ func runJob(conn *seqpacket.Conn, buf []byte, isolated bool) error {
 	if err := json.Unmarshal(data, &start); err != nil || len(files) != 3 {
 		return fmt.Errorf("internal error: malformed start message: %v", err)
 	}
-	pid, err := startLeader(start, files)
+	pid, err := victim(score, func() (int, error) { return startLeader(start, files) })
 	for _, f := range files {
 		f.Close() // or the reader would never see the end of the output
 	}
@@ -186,6 +180,18 @@ func report(conn *seqpacket.Conn, end End) error {
 	return nil
 }
 
+// victim starts a process that the out-of-memory killer takes first, before any daemon. The memory that it would free may not
+// be a process's at all (a file that memfd_create(2) made), so that by size alone it would begin with everybody else.
+func victim(score *os.File, start func() (int, error)) (int, error) {
+	// A process inherits its score. In no case is a failure a reason not to run the command.
+	own := make([]byte, 16)
+	if n, err := score.ReadAt(own, 0); err == nil || n > 0 {
+		score.WriteAt([]byte("1000"), 0)
+		defer score.WriteAt(own[:n], 0)
+	}
+	return start()
+}
+
 func startLeader(start Start, stdio []*os.File) (int, error) {
 	argv := make([]string, len(start.Argv))
 	for i, a := range start.Argv {
@@ -204,6 +210,9 @@ func startLeader(start Start, stdio []*os.File) (int, error) {
 	pid, err := syscall.ForkExec(argv[0], argv, attr)
 	if err == nil {
 		return pid, nil
+	}
+	if errors.Is(err, syscall.EAGAIN) { // from fork(2)
+		return 0, fmt.Errorf("cannot start %q: the process limit is reached; end other commands first", argv[0])
 	}
 	// The error does not tell which step failed; the folder is the likely one.
 	var st unix.Stat_t
@@ -240,16 +249,17 @@ func control(conn *seqpacket.Conn, isolated bool, ending *atomic.Bool) {
 }
 
 // reap collects children, the leader and every orphan that falls to the init, until none is left. Once the leader has
-// ended the rest is killed; each round kills again, which costs nothing and leaves no window. What dies by a signal after
-// the end began, the leader included, counts as killed.
+// ended the rest is killed, and again whenever nothing is there to collect, which leaves no window. It is not killed after
+// each child: one kill(-1) looks at every process of the host, and a job may leave thousands. What dies by a signal after the
+// end began, the leader included, counts as killed.
 func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) (End, error) {
 	end := End{}
-	ended := false
+	ended, killed := false, false // killed: since the last child
 	for {
 		var status syscall.WaitStatus
 		options := 0
-		if ended && !isolated {
-			options = syscall.WNOHANG // without a namespace a fork may outrun one kill
+		if ended && !(isolated && killed) { // without a namespace a fork may outrun one kill
+			options = syscall.WNOHANG
 		}
 		pid, err := syscall.Wait4(-1, &status, options, nil)
 		switch {
@@ -262,9 +272,12 @@ func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) 
 			return end, err
 		case pid == 0:
 			killAll(unix.SIGKILL, isolated)
-			time.Sleep(time.Millisecond)
+			if killed = true; !isolated {
+				time.Sleep(time.Millisecond)
+			}
 			continue
 		}
+		killed = false
 		if (ended || ending.Load()) && status.Signaled() {
 			end.Killed++
 		}
@@ -273,8 +286,6 @@ func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) 
 			if err := report(conn, End{Leader: true, Status: end.Status}); err != nil {
 				return end, err
 			}
-		}
-		if ended {
 			killAll(unix.SIGKILL, isolated)
 		}
 	}

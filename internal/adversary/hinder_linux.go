@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What one job of a tenant may do to the end of another.
+
+// hindrances are attempts on the way around the filter, and on whoever opens the tenant's files.
+func hindrances() []attempt {
+	return []attempt{
+		{"socketpair AF_VSOCK", func() error {
+			_, err := unix.Socketpair(unix.AF_VSOCK, unix.SOCK_STREAM, 0)
+			if err == unix.EOPNOTSUPP {
+				return nil // the socket was made: it got past the filter
+			}
+			return err
+		}},
+		// It would make jaild, which probes the pile, wait at its open(2).
+		{"lease on the pile", func() error {
+			f, err := os.Open("/pile/self.pile")
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+			return err
+		}},
+	}
+}
+
+// starve starts count processes that spin on one processor: as idle ones, or each in a session, and so in a scheduling group,
+// of its own.
+func starve(idle bool, count string) {
+	if len(count) > 0 && count[0] == 'x' {
+		if !idle {
+			unix.Setsid()
+		} else if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
+			fmt.Println(err)
+		}
+		var last unix.CPUSet
+		last.Set(runtime.NumCPU() - 1)
+		unix.SchedSetaffinity(0, &last)
+		for { //nolint:staticcheck // that is the attack
+		}
+	}
+	runtime.LockOSThread()
+	n, _ := strconv.Atoi(count)
+	for range n {
+		if _, err := syscall.ForkExec("/proc/self/exe", []string{"adversary", os.Args[1], "x"}, &syscall.ProcAttr{Env: []string{"GOMAXPROCS=1"}}); err != nil {
+			fmt.Println(err)
+			break
+		}
+	}
+	time.Sleep(time.Hour)
+}
+
+// take waits for a descriptor on the socket at path and writes to it for good.
+func take(path string) {
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	conn, err := listener.Accept()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	oob := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), oob)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(messages) != 1 {
+		fmt.Println("no descriptor came:", err)
+		return
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	conn.Write([]byte("x"))
+	for {
+		unix.Write(fds[0], []byte("theirs\n"))
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// give passes its standard output to the one that waits at path, and ends when that has it.
+func give(path string) {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("mine")
+	conn.(*net.UnixConn).WriteMsgUnix([]byte("x"), unix.UnixRights(1), nil)
+	conn.Read(make([]byte, 1))
+}

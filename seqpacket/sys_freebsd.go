@@ -1,0 +1,23 @@
+package seqpacket
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// sendFlags ends the record: since FreeBSD 15 a seqpacket socket is a stream of records, and a message without its end would
+// run into the next (unix(4)).
+const sendFlags = unix.MSG_NOSIGNAL | unix.MSG_EOR
+
+// enlarge makes room for the largest message: the default of net.local.seqpacket.maxseqpacket is far smaller. Which of the two
+// buffers counts depends on the version.
+func enlarge(fd int) error {
+	const slack = 4096 // control messages
+	for _, option := range []int{unix.SO_SNDBUF, unix.SO_RCVBUF} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, MaxData+slack); err != nil {
+			return fmt.Errorf("cannot enlarge socket buffer (see kern.ipc.maxsockbuf): %w", err)
+		}
+	}
+	return nil
+}
