@@ -53,10 +53,7 @@ func (e *Env) Preflight(ctx context.Context) (preflight.Report, error) {
 
 // check makes the host's checks for one configuration.
 func check(ctx context.Context, c config.Config) preflight.Report {
-	return preflight.Run(ctx, preflight.Options{
-		StateDir: c.Host.StateDir, RunDir: c.Host.RunDir, Isolation: string(c.Sandbox.Isolation),
-		DaemonUser: c.Host.DaemonUser, SecurelevelMin: c.Host.SecurelevelMin,
-	})
+	return preflight.Run(ctx, c.HostChecks())
 }
 
 // refusal is the error of a host that failed checks, nil if none did: what is wrong, and for each what mends it.

@@ -112,6 +112,7 @@ func (v rawHost) check(c *checker) {
 	if !userForm.MatchString(v.DaemonUser) || v.DaemonUser == "root" {
 		c.refuse("host.daemon_user", v.DaemonUser, "it must name an ordinary user, not root")
 	}
+	between(c, "host.securelevel_min", v.SecurelevelMin, -1, 3)
 }
 
 // absolute refuses a path that is not absolute and clean: these paths are joined, created and compared by root.
@@ -250,7 +251,7 @@ func (v raw) build(p platform) Config {
 		isolation = p.auto
 	}
 	return Config{
-		Host: Host(v.Host),
+		Host: v.Host.build(),
 		HTTP: HTTP{
 			Listen:            v.HTTP.Listen,
 			AllowedHosts:      list(v.HTTP.AllowedHosts),
@@ -272,6 +273,13 @@ func (v raw) build(p platform) Config {
 		Jobs:      v.Jobs.build(),
 		Log:       Log(v.Log),
 		resources: v.Resources.build(),
+	}
+}
+
+func (v rawHost) build() Host {
+	return Host{
+		Prefix: v.Prefix, StateDir: v.StateDir, RunDir: v.RunDir, LibexecDir: v.LibexecDir, DaemonUser: v.DaemonUser,
+		SecurelevelMin: int(v.SecurelevelMin),
 	}
 }
 

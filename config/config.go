@@ -35,6 +35,8 @@ type Host struct {
 	RunDir     string // sockets
 	LibexecDir string // helper programs
 	DaemonUser string // whom playgroundd runs as, when the root daemons run as root
+
+	SecurelevelMin int // FreeBSD: below it playground-launch refuses to start playgroundd
 }
 
 // HTTP is the face to the network.
@@ -142,5 +144,9 @@ func (c Config) ReaperSocket() string { return filepath.Join(c.Host.RunDir, reap
 // OperatorSocket is where playgroundd listens for the operator's command line.
 func (c Config) OperatorSocket() string { return filepath.Join(c.Host.RunDir, operatorSocket) }
 
+// TransportDir is the only folder that playgroundd writes: where the other daemons are root, the state folder is root's and
+// this one belongs to the daemon user.
+func (c Config) TransportDir() string { return filepath.Join(c.Host.StateDir, "playgroundd") }
+
 // Database is the accounts' SQLite file.
-func (c Config) Database() string { return filepath.Join(c.Host.StateDir, "accounts.db") }
+func (c Config) Database() string { return filepath.Join(c.TransportDir(), "accounts.db") }

@@ -16,6 +16,7 @@ import (
 	"playground/fault"
 	"playground/jail"
 	"playground/job"
+	"playground/preflight"
 	"playground/racct"
 )
 
@@ -49,8 +50,17 @@ func TestDefault(t *testing.T) {
 	}
 	paths := []string{c.JailSocket(), c.ReaperSocket(), c.OperatorSocket(), c.Database()}
 	if diff := cmp.Diff([]string{"/var/run/playground/jaild.sock", "/var/run/playground/reaperd.sock",
-		"/var/run/playground/operator.sock", "/var/db/playground/accounts.db"}, paths); diff != "" {
+		"/var/run/playground/operator.sock", "/var/db/playground/playgroundd/accounts.db"}, paths); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+}
+
+func TestHostChecks(t *testing.T) {
+	want := preflight.Options{
+		StateDir: "/var/db/playground", RunDir: "/var/run/playground", Isolation: "jail", DaemonUser: "playground", SecurelevelMin: 1,
+	}
+	if diff := cmp.Diff(want, Default("freebsd").HostChecks()); diff != "" {
+		t.Errorf("HostChecks (-want +got):\n%s", diff)
 	}
 }
 
@@ -115,6 +125,7 @@ func TestParseValues(t *testing.T) {
 	const text = `
 [host]
 prefix = "lab"
+securelevel_min = -1
 [http]
 listen = "[::1]:0"
 allowed_hosts = ["agents.example.org", "10.0.0.1:8787"]
@@ -135,7 +146,7 @@ swap = 0
 		t.Fatal(err)
 	}
 	want := Default("linux")
-	want.Host.Prefix = "lab"
+	want.Host.Prefix, want.Host.SecurelevelMin = "lab", -1
 	want.HTTP.Listen, want.HTTP.MetricsListen = "[::1]:0", "localhost:9787"
 	want.HTTP.AllowedHosts = []string{"agents.example.org", "10.0.0.1:8787"}
 	want.HTTP.AllowedOrigins = []string{"https://chat.example.org"}
@@ -176,6 +187,7 @@ func TestParseRefuses(t *testing.T) {
 		{"one folder for both", "linux", "[host]\nrun_dir = \"/var/db/playground\"\n", []string{"must differ"}},
 		{"long socket path", "linux", "[host]\nrun_dir = \"/" + long + "\"\n", []string{"host.run_dir", "105 bytes", "103"}},
 		{"daemon as root", "linux", "[host]\ndaemon_user = \"root\"\n", []string{"host.daemon_user"}},
+		{"securelevel that is none", "freebsd", "[host]\nsecurelevel_min = 4\n", []string{"host.securelevel_min", "between -1 and 3"}},
 		{"listen without port", "linux", "[http]\nlisten = \"127.0.0.1\"\n", []string{"http.listen", "port"}},
 		{"listen everywhere by silence", "linux", "[http]\nlisten = \":8787\"\n", []string{"http.listen", "0.0.0.0:8787"}},
 		{"listen on a name", "linux", "[http]\nlisten = \"example.org:80\"\n", []string{"http.listen", "IP address"}},

@@ -12,6 +12,8 @@ func defaults() raw {
 			RunDir:     "/var/run/playground",
 			LibexecDir: "/usr/local/libexec/playground",
 			DaemonUser: "playground",
+
+			SecurelevelMin: 1, // the first at which host root cannot lift append-only
 		},
 		HTTP: rawHTTP{
 			Listen:            "127.0.0.1:8787",

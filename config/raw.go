@@ -29,6 +29,8 @@ type rawHost struct {
 	RunDir     string `toml:"run_dir"`
 	LibexecDir string `toml:"libexec_dir"`
 	DaemonUser string `toml:"daemon_user"`
+
+	SecurelevelMin int64 `toml:"securelevel_min"`
 }
 
 type rawHTTP struct {

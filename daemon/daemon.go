@@ -80,6 +80,10 @@ func Run(ctx context.Context, logger zerolog.Logger, tasks ...Task) error {
 	return l.run(ctx, tasks)
 }
 
+// CatchBrokenPipes keeps the process alive when the reader of its standard output or error has gone away, from now on; Run
+// does so only while it runs. daemon(8) of FreeBSD 13 is such a reader: it ends before its child.
+func CatchBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // watch sends the signals that stop a daemon to c, until the returned function is called.
 func watch(c chan os.Signal) (stop func()) {
 	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)

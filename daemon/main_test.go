@@ -53,6 +53,13 @@ func child(role string) int {
 			fmt.Printf("child: %s%v\n", out, err)
 		}
 	}
+	if role == "early" {
+		CatchBrokenPipes()
+		fmt.Println("not running yet")
+		_, _ = fmt.Scanln() // the test has closed the other end
+		logger.Info().Msg("nobody reads this either")
+		return 7
+	}
 	if err := Run(context.Background(), logger, step("first", func() {}), step("second", second)); err != nil {
 		fmt.Println(err)
 		return 1

@@ -132,6 +132,26 @@ func TestBrokenLogPipe(t *testing.T) {
 	}
 }
 
+// What a daemon logs before and after Run must not kill it either.
+func TestBrokenLogPipeBeforeRun(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := startChild(t, "early", write)
+	if err := write.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(t, "not running yet")
+	// Its standard input is empty: it goes on at once.
+	if err := p.Wait(); p.ProcessState.ExitCode() != 7 {
+		t.Errorf("exit = %v, want status 7", err)
+	}
+}
+
 func TestNotify(t *testing.T) {
 	dir, err := os.MkdirTemp("", "pgd") // short: a socket's path is bounded
 	if err != nil {

@@ -27,3 +27,6 @@ func Undumpable() error {
 	}
 	return noCore()
 }
+
+// UndumpableParent is Undumpable for a daemon that starts children; the two differ on Linux.
+func UndumpableParent() error { return Undumpable() }

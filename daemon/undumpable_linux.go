@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,4 +17,13 @@ func Undumpable() error {
 		return fmt.Errorf("cannot forbid tracing of this process: %w", err)
 	}
 	return noCore()
+}
+
+// UndumpableParent is Undumpable for a daemon that starts children in user namespaces, which an ordinary user's must not
+// call: it does nothing there.
+func UndumpableParent() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return Undumpable()
 }

@@ -11,3 +11,6 @@ import (
 func Undumpable() error {
 	return fmt.Errorf("cannot forbid tracing of this process: %w", errors.ErrUnsupported)
 }
+
+// UndumpableParent fails, too.
+func UndumpableParent() error { return Undumpable() }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // storage is what was found out about the state folder and the filesystem below it.
@@ -126,6 +127,44 @@ func judgeMemory(bytes uint64, what string) Check {
 		return warn("memory", "free some memory, or lower resources.memory and jobs.active_per_host", "%s %s", size(bytes), what)
 	}
 	return pass("memory", "%s %s", size(bytes), what)
+}
+
+// Remedies for a wrong clock.
+const (
+	freebsdClock = "sysrc ntpd_enable=YES ntpd_sync_on_start=YES && service ntpd restart"
+	linuxClock   = "timedatectl set-ntp true"
+)
+
+// earliest is a time before which no host can run this program.
+func earliest() time.Time { return time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC) }
+
+// judgeClock refuses a clock that was never set: tokens, records and certificates bear its times. newest is the newest time
+// seen in the state folder: a clock behind it went back since.
+func judgeClock(now, newest time.Time, remedy string) Check {
+	const name = "clock"
+	const tolerance = 10 * time.Minute
+	switch {
+	case now.Before(earliest()):
+		return fail(name, remedy, "%s is in the past", now.UTC().Format(time.RFC3339))
+	case newest.After(now.Add(tolerance)):
+		return warn(name, remedy, "it is %v behind the newest file of the state folder", newest.Sub(now).Round(time.Minute))
+	}
+	return pass(name, "%s", now.UTC().Format(time.RFC3339))
+}
+
+// newestIn returns the newest change of a folder or of what lies in it directly, and the zero time where there is none.
+func newestIn(dir string) time.Time {
+	var newest time.Time
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return newest
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.ModTime().After(newest) {
+			newest = info.ModTime()
+		}
+	}
+	return newest
 }
 
 // size writes a number of bytes for people.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // linuxFacts is what a Linux host was seen to be. This file is pure, so that every host can be judged on every platform.
@@ -13,6 +14,8 @@ type linuxFacts struct {
 	kernel  string // uname -r
 	memory  uint64 // available
 	storage storage
+	now     time.Time
+	newest  time.Time // newest time that the state folder bears; zero if there is none
 
 	userNS     error // of starting a child in a user namespace alone
 	namespaces error // of starting one in all six
@@ -60,7 +63,7 @@ func judgeLinux(f linuxFacts, o Options) []Check {
 	if o.Isolation != isolationNone {
 		checks = append(checks, judgeNamespaces(f), judgeProc(f), judgeSeccomp(f))
 	}
-	checks = append(checks, judgeCgroup(f.cgroup))
+	checks = append(checks, judgeCgroup(f.cgroup), judgeClock(f.now, f.newest, linuxClock))
 	checks = append(checks, judgeStorage(o.StateDir, f.storage, visibleOnLinux())...)
 	return append(checks, judgeAppendOnly(f), judgeMemory(f.memory, "available"), judgeSockets(o.RunDir))
 }

@@ -18,7 +18,7 @@ func goodLinux() linuxFacts {
 		settings: map[string]int64{"user.max_user_namespaces": 60000, "user.max_mnt_namespaces": 60000,
 			"user.max_pid_namespaces": 60000, "user.max_net_namespaces": 60000, "user.max_ipc_namespaces": 60000,
 			"user.max_uts_namespaces": 60000, unprivilegedClone: 1, apparmorRestrict: 0},
-		seccomp: syscall.EFAULT,
+		seccomp: syscall.EFAULT, now: earliest().AddDate(0, 6, 0),
 		cgroup: cgroup{dir: "/sys/fs/cgroup/x", writable: true, available: []string{"cpu", "memory", "pids"},
 			controllers: []string{"cpu", "io", "memory", "pids"}},
 	}

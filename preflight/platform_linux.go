@@ -24,6 +24,8 @@ func gather(ctx context.Context, o Options) linuxFacts {
 		kernel:     kernelRelease(),
 		memory:     available(text("/proc/meminfo")),
 		storage:    statStorage(o.StateDir),
+		now:        time.Now(),
+		newest:     newestIn(o.StateDir),
 		settings:   settings(),
 		seccomp:    unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0, 0, 0),
 		cgroup:     ownCgroup(),

@@ -49,6 +49,12 @@ type Options struct {
 	StateDir  string // need not exist yet
 	RunDir    string // need not exist yet
 	Isolation string // "jail", "namespaces" or "none"
+
+	// FreeBSD only.
+	DaemonUser     string // whom playgroundd runs as
+	SecurelevelMin int    // below it, the check fails
+	Storage        string // "dir" or "zfs"; empty is "dir"
+	DevfsRuleset   int    // of the jails' /dev; 0 is the one that playground-jaild makes
 }
 
 // isolationNone is jail.IsolationNone; this package stands below jail.
@@ -86,6 +92,16 @@ func (r Report) Failed() []Check {
 		}
 	}
 	return failed
+}
+
+// WriteFailures writes each failed check, and what mends it.
+func (r Report) WriteFailures(w io.Writer) error {
+	for _, c := range r.Failed() {
+		if _, err := fmt.Fprintf(w, "%s: %s\n  -> %s\n", c.Name, c.Detail, c.Remedy); err != nil {
+			return fmt.Errorf("cannot write report: %w", err)
+		}
+	}
+	return nil
 }
 
 // MarshalJSON writes {"status": the worst, "checks": [...]}.

@@ -61,6 +61,20 @@ result: warn
 	}
 }
 
+func TestWriteFailures(t *testing.T) {
+	r := Report{[]Check{pass("disk", "9 GiB free"), fail("racct", "reboot", "off"), warn("cgroup", "x", "y"), fail("root", "su", "no")}}
+	var b bytes.Buffer
+	if err := r.WriteFailures(&b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("racct: off\n  -> reboot\nroot: no\n  -> su\n", b.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	if err := r.WriteFailures(broken{}); err == nil {
+		t.Error("a broken writer was not told")
+	}
+}
+
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }

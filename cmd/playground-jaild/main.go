@@ -18,14 +18,12 @@ import (
 
 func main() {
 	unix.Umask(0o077)
-	os.Exit(rootd.Main("playground-jaild", os.Args[1:], os.Stdout, os.Stderr, serve))
+	os.Exit(rootd.Main("playground-jaild", config.Config.JailSocket, os.Args[1:], os.Stdout, os.Stderr, serve))
 }
 
 func serve(ctx context.Context, h rootd.Host) error {
-	if os.Geteuid() == 0 { // see daemon.Undumpable: a user who makes user namespaces must not call it
-		if err := daemon.Undumpable(); err != nil {
-			return err
-		}
+	if err := daemon.UndumpableParent(); err != nil {
+		return err
 	}
 	manager, err := jail.NewManager(options(h.Config))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"playground/config"
 	"playground/daemon"
 	"playground/fault"
 	"playground/internal/rootd"
@@ -33,7 +34,7 @@ const stopTimeout = 50 * time.Second
 
 func main() {
 	unix.Umask(0o077)
-	os.Exit(rootd.Main("playground-reaperd", os.Args[1:], os.Stdout, os.Stderr, serve))
+	os.Exit(rootd.Main("playground-reaperd", config.Config.ReaperSocket, os.Args[1:], os.Stdout, os.Stderr, serve))
 }
 
 func serve(ctx context.Context, h rootd.Host) error {

@@ -19,6 +19,7 @@ import (
 	"playground/config"
 	"playground/daemon"
 	"playground/fault"
+	"playground/launch"
 	"playground/localapi"
 )
 
@@ -135,10 +136,7 @@ func (h Host) makeRunDir() error {
 	if h.transportGID < 0 {
 		return os.MkdirAll(dir, 0o750)
 	}
-	if err := makeDir(dir, 0o750); err != nil {
-		return err
-	}
-	return errors.Join(os.Chown(dir, 0, h.transportGID), os.Chmod(dir, 0o750))
+	return launch.RunDir(dir, h.transportGID)
 }
 
 func (h Host) server(routes []localapi.Route, maxBody int64) *http.Server {

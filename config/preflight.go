@@ -1,0 +1,11 @@
+package config
+
+import "playground/preflight"
+
+// HostChecks says what the host is to be used for, which is what the checks of package preflight ask.
+func (c Config) HostChecks() preflight.Options {
+	return preflight.Options{
+		StateDir: c.Host.StateDir, RunDir: c.Host.RunDir, Isolation: string(c.Sandbox.Isolation),
+		DaemonUser: c.Host.DaemonUser, SecurelevelMin: c.Host.SecurelevelMin,
+	}
+}
