@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"playground/procfs"
 )
@@ -25,5 +26,38 @@ func TestOwnProcess(t *testing.T) {
 	cmd.Wait()
 	if _, ok := procfs.StartTime(cmd.Process.Pid); ok {
 		t.Error("StartTime of a process that was waited for")
+	}
+}
+
+func TestChildless(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "read x; sleep 60 & read y; kill $!; wait; read z")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); cmd.Wait() }()
+	want := func(want bool) {
+		t.Helper()
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			if got, err := procfs.Childless(cmd.Process.Pid); err == nil && got == want {
+				return
+			} else if time.Now().After(end) {
+				t.Fatalf("got %v, %v, want %v", got, err, want)
+			}
+		}
+	}
+	want(true)
+	in.Write([]byte("x\n"))
+	want(false)
+	in.Write([]byte("y\n"))
+	want(true)
+	if got, _ := procfs.Childless(os.Getpid()); got {
+		t.Error("this process has a child")
+	}
+	if _, err := procfs.Childless(1 << 30); err == nil {
+		t.Error("a process that is not there")
 	}
 }

@@ -66,7 +66,7 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 	if err != nil {
 		return nil, err
 	}
-	message, err := json.Marshal(startOf(spec, att))
+	message, err := json.Marshal(startOf(spec, att, r.cgroups != nil))
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func pollable(f *os.File) (*os.File, error) {
 }
 
 // startOf is the init's message for a command.
-func startOf(spec job.Spec, att jail.Attachment) jobinit.Start {
+func startOf(spec job.Spec, att jail.Attachment, once bool) jobinit.Start {
 	c := command.Of(spec, att)
-	return jobinit.Start{Argv: c.Argv, Env: c.Env, Dir: c.Dir}
+	return jobinit.Start{Argv: c.Argv, Env: c.Env, Dir: c.Dir, Once: once}
 }

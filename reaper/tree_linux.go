@@ -71,6 +71,12 @@ func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
 			}
 			last = word
 			e.begin()
+			if word.Free {
+				if proved = t.empty(); !proved {
+					t.hammer() // then its death is the proof
+				}
+				continue
+			}
 			if t.isolated && e.hammer == nil {
 				e.hammer = time.After(hammerAfter)
 			}
@@ -94,7 +100,7 @@ func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
 			proved = true
 		}
 	}
-	if words != nil {
+	if words != nil && !last.Free {
 		for word := range words { // the init's last word may still be in the socket
 			last = word
 		}
@@ -104,6 +110,17 @@ func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
 		return job.Result{}, fault.New(fault.Invalid, "%s", last.Refused)
 	}
 	return t.result(e, last), nil
+}
+
+// empty reports whether the kernel shows that the job's namespace has no process but its init, which waits meanwhile. The
+// pidfd, still alive afterwards, says that the pid was the init's all the time.
+func (t *tree) empty() bool {
+	pid, err := t.pid()
+	if err != nil {
+		return false
+	}
+	childless, err := procfs.Childless(pid)
+	return err == nil && childless && t.isolated && !t.dead()
 }
 
 // An ending is the state of bringing a job to its end.
@@ -164,11 +181,24 @@ func (t *tree) awaitDeath() error {
 	if err != nil {
 		return err
 	}
-	return raw.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		return err == nil && n == 1
-	})
+	return raw.Read(readable)
+}
+
+// dead reports whether the init has ended, or cannot be asked.
+func (t *tree) dead() bool {
+	raw, err := t.pidfd.SyscallConn()
+	if err != nil {
+		return true
+	}
+	dead := true
+	err = raw.Control(func(fd uintptr) { dead = readable(fd) })
+	return err != nil || dead
+}
+
+func readable(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1
 }
 
 func (t *tree) signal(sig syscall.Signal) {

@@ -49,6 +49,9 @@ type InitConfig struct {
 	Limits   racct.Limits `json:"limits"`
 }
 
+// Free is what an init says that is ready for another job.
+const Free = "free"
+
 // An InitReady is the init's answer to its configuration, once it is confined.
 type InitReady struct {
 	Error string `json:"error,omitempty"`

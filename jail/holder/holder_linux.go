@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"playground/procfs"
 	"playground/seqpacket"
 )
 
@@ -129,7 +130,6 @@ func (h *holder) serveStarts(conn *seqpacket.Conn) {
 			err = send(conn, reply)
 		} else {
 			err = send(conn, reply, pidfd)
-			pidfd.Close()
 		}
 		if err != nil {
 			return
@@ -151,12 +151,13 @@ type holder struct {
 	filling  bool
 }
 
-// A jobInit is a started init without a job.
+// A jobInit is a started init.
 type jobInit struct {
 	conn  *seqpacket.Conn
 	proc  *os.Process
 	pidfd *os.File // for the job's owner
 	watch int      // a pidfd of our own
+	used  bool     // it has had a job, and tend looks after it; guarded by the holder's mu
 }
 
 // start gives a job's connection to a ready init, or to a new one.
@@ -187,14 +188,52 @@ func (h *holder) start(job *os.File) (*os.File, error) {
 		in.discard()
 		return nil, err
 	}
-	go func() {
-		in.proc.Wait() // reaps the init; its owner reads the end from the pidfd
-		h.forget(in)
-		in.conn.Close()
-		unix.Close(in.watch)
-	}()
+	if h.first(in) {
+		go h.tend(in)
+	}
 	go h.refill()
 	return in.pidfd, nil
+}
+
+// first reports whether this is the init's first job.
+func (h *holder) first(in *jobInit) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := !in.used
+	in.used = true
+	return first
+}
+
+// tend takes an init back whenever it is free, and buries it in the end.
+func (h *holder) tend(in *jobInit) {
+	buf := make([]byte, 4096)
+	for {
+		word, _, err := in.conn.Recv(buf)
+		if err != nil {
+			break
+		}
+		if string(word) == Free && !h.takeBack(in) {
+			in.conn.Close() // for which it ends
+		}
+	}
+	in.proc.Wait() // reaps it; a job's owner reads the end from the pidfd
+	h.forget(in)
+	in.close()
+}
+
+// keep bounds the ready inits of a tenant: as many as it may run jobs at once.
+const keep = 8
+
+// takeBack puts an init that is free again into the pool, unless that is full or closed.
+func (h *holder) takeBack(in *jobInit) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.busy, in)
+	if h.stopping || len(h.warm) >= keep {
+		return false
+	}
+	h.warm = append(h.warm, in)
+	return true
 }
 
 // cold starts an init for a job that found none ready.
@@ -246,18 +285,35 @@ func (h *holder) drain() {
 	h.warm = nil
 }
 
+// settleTime bounds waiting for inits that have no process any more, and whose word that they are free is under way.
+const settleTime = 200 * time.Millisecond
+
 // stop refuses later starts unless jobs run, and returns their number.
 func (h *holder) stop() int {
+	for end := time.Now().Add(settleTime); ; time.Sleep(time.Millisecond) {
+		busy, settling := h.tryStop()
+		if !settling || time.Now().After(end) {
+			return busy
+		}
+	}
+}
+
+// tryStop is one try of stop. Settling: no init with a job has a process, so that a moment later none may be busy.
+func (h *holder) tryStop() (busy int, settling bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	busy := h.spawning
+	busy, settling = h.spawning, h.spawning == 0
 	for in := range h.busy {
-		if !in.ended() {
-			busy++
+		if in.ended() {
+			continue
+		}
+		busy++
+		if childless, err := procfs.Childless(in.proc.Pid); err != nil || !childless {
+			settling = false
 		}
 	}
 	h.stopping = busy == 0
-	return busy
+	return busy, settling && busy > 0
 }
 
 // spawn starts an init. In a pid namespace of its own it is process 1; /proc/self/exe is this same program, whatever the
@@ -277,7 +333,7 @@ func (h *holder) spawn() (*jobInit, error) {
 	attr := &os.ProcAttr{
 		Dir: "/",
 		// One thread at a time is enough, and spares the threads' waking of each other; the init allocates next to nothing.
-		Env:   []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"},
+		Env:   []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB", "GODEBUG=asyncpreemptoff=1"},
 		Files: []*os.File{null, null, os.Stderr, theirs.File()},
 		Sys:   &syscall.SysProcAttr{},
 	}
@@ -332,9 +388,18 @@ func (in *jobInit) awaitReady() error {
 
 // discard ends an init that has no job.
 func (in *jobInit) discard() {
-	in.conn.Close()
 	in.proc.Kill()
-	go in.proc.Wait()
+	if in.used {
+		return // tend does the rest
+	}
+	go func() {
+		in.proc.Wait()
+		in.close()
+	}()
+}
+
+func (in *jobInit) close() {
+	in.conn.Close()
 	in.pidfd.Close()
 	unix.Close(in.watch)
 }

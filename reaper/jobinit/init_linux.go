@@ -20,10 +20,10 @@ import (
 	"playground/seqpacket"
 )
 
-// Run runs one job. It is the whole life of "playground-supervise init": it confines itself, waits on the holder's
-// connection for a job's connection, runs that job's command, and returns when no process of the job is left. It never
-// returns before that, whatever the job does: as process 1 it cannot be killed from inside, and its memory is closed to
-// the job.
+// Run is the whole life of "playground-supervise init": it confines itself, waits on the holder's connection for a job's
+// connection, and runs that job's command. It returns when no process of the job is left, whatever the job does: as process 1
+// it cannot be killed from inside, and its memory is closed to the job. A job that left nothing gives its init back to the
+// holder, for the tenant's next one.
 func Run(pool *seqpacket.Conn) error {
 	os.WriteFile("/proc/self/comm", []byte("playground-init"), 0) // for those who look at processes; no matter if not
 	ignoreSignals()
@@ -53,25 +53,46 @@ func Run(pool *seqpacket.Conn) error {
 	if data, jsonErr := json.Marshal(ready); jsonErr == nil {
 		err = errors.Join(err, pool.Send(data))
 	}
+	if errors.Is(err, unix.EPIPE) {
+		return nil // the holder is gone
+	}
 	if err != nil {
 		return err
 	}
+	j := jobInit{isolated: cfg.Isolated, score: score}
+	for range maxJobs {
+		conn, err := nextJob(pool, buf)
+		if conn == nil {
+			return err
+		}
+		free, err := j.run(conn, buf)
+		conn.Close()
+		if err != nil || !free {
+			return err // and the kernel ends whatever is left
+		}
+		if err := pool.Send([]byte(holder.Free)); err != nil {
+			return nil // the holder is gone
+		}
+	}
+	return nil
+}
+
+// maxJobs bounds how long one init is used, so that nothing small can grow large.
+const maxJobs = 500
+
+// nextJob waits for a job's connection; there is none when the pool is drained.
+func nextJob(pool *seqpacket.Conn, buf []byte) (*seqpacket.Conn, error) {
 	_, files, err := pool.Recv(buf)
 	if errors.Is(err, io.EOF) {
-		return nil // the pool was drained
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(files) != 1 {
-		return errors.New("internal error: a job's connection was expected")
+		return nil, errors.New("internal error: a job's connection was expected")
 	}
-	conn, err := seqpacket.FromFile(files[0])
-	if err != nil {
-		return err
-	}
-	pool.Close()
-	return runJob(conn, buf, score, cfg.Isolated)
+	return seqpacket.FromFile(files[0])
 }
 
 // ignoreSignals swallows every signal a job may send to its init. signal.Ignore does not reach the synchronous ones
@@ -139,34 +160,51 @@ func setLimits(l racct.Limits) error {
 	return nil
 }
 
-// runJob starts the command, waits for its leader, ends what is left and reports.
-func runJob(conn *seqpacket.Conn, buf []byte, score *os.File, isolated bool) error {
+// A jobInit runs one job after another.
+type jobInit struct {
+	isolated bool
+	score    *os.File    // oom_score_adj
+	ending   atomic.Bool // somebody ends the job
+	empty    atomic.Bool // the job has ended by itself and nothing of it is left
+}
+
+// run starts the command, waits for its leader, ends what is left and reports. It reports whether the init may have another
+// job: only if the job ended by itself and had left nothing, which its owner has then seen for itself.
+func (j *jobInit) run(conn *seqpacket.Conn, buf []byte) (bool, error) {
 	data, files, err := conn.Recv(buf)
 	if errors.Is(err, io.EOF) {
-		return nil // the caller went away before it said what to run
+		return false, nil // the owner went away before it said what to run
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	var start Start
 	if err := json.Unmarshal(data, &start); err != nil || len(files) != 3 {
-		return fmt.Errorf("internal error: malformed start message: %v", err)
+		return false, fmt.Errorf("internal error: malformed start message: %v", err)
 	}
-	pid, err := victim(score, func() (int, error) { return startLeader(start, files) })
+	pid, err := victim(j.score, func() (int, error) { return startLeader(start, files) })
 	for _, f := range files {
 		f.Close() // or the reader would never see the end of the output
 	}
 	if err != nil {
-		return report(conn, End{Refused: err.Error(), Empty: true})
+		return false, report(conn, End{Refused: err.Error(), Empty: true})
 	}
-	var ending atomic.Bool
-	go control(conn, isolated, &ending)
-	end, err := reap(conn, pid, isolated, &ending)
+	j.ending.Store(false)
+	j.empty.Store(false)
+	var owner sync.WaitGroup
+	owner.Go(func() { j.control(conn) })
+	end, err := j.reap(conn, pid)
 	if err != nil {
-		return err
+		return false, err
 	}
 	end.DiskFull = diskFull(string(start.Dir))
-	return report(conn, end)
+	end.Free = j.isolated && !start.Once && end.Empty && end.Killed == 0 && !j.ending.Load()
+	j.empty.Store(end.Free)
+	if err := report(conn, end); err != nil || !end.Free {
+		return false, err
+	}
+	owner.Wait() // until the owner has looked: it then closes the connection, or kills this process
+	return !j.ending.Load(), nil
 }
 
 func report(conn *seqpacket.Conn, end End) error {
@@ -228,22 +266,25 @@ func startLeader(start Start, stdio []*os.File) (int, error) {
 
 // control obeys signals sent by the job's owner until the connection ends. An owner that is gone can ask nothing any
 // more, so its job ends with it.
-func control(conn *seqpacket.Conn, isolated bool, ending *atomic.Bool) {
+func (j *jobInit) control(conn *seqpacket.Conn) {
 	buf := make([]byte, 256)
 	for {
 		data, files, err := conn.Recv(buf)
 		for _, f := range files {
 			f.Close()
 		}
+		if err != nil && j.empty.Load() {
+			return
+		}
 		if err != nil {
-			ending.Store(true)
-			killAll(unix.SIGKILL, isolated)
+			j.ending.Store(true)
+			killAll(unix.SIGKILL, j.isolated)
 			return
 		}
 		var kill Kill
 		if json.Unmarshal(data, &kill) == nil && kill.Signal > 0 {
-			ending.Store(true)
-			killAll(syscall.Signal(kill.Signal), isolated)
+			j.ending.Store(true)
+			killAll(syscall.Signal(kill.Signal), j.isolated)
 		}
 	}
 }
@@ -252,13 +293,13 @@ func control(conn *seqpacket.Conn, isolated bool, ending *atomic.Bool) {
 // ended the rest is killed, and again whenever nothing is there to collect, which leaves no window. It is not killed after
 // each child: one kill(-1) looks at every process of the host, and a job may leave thousands. What dies by a signal after the
 // end began, the leader included, counts as killed.
-func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) (End, error) {
+func (j *jobInit) reap(conn *seqpacket.Conn, leader int) (End, error) {
 	end := End{}
 	ended, killed := false, false // killed: since the last child
 	for {
 		var status syscall.WaitStatus
 		options := 0
-		if ended && !(isolated && killed) { // without a namespace a fork may outrun one kill
+		if ended && !(j.isolated && killed) { // without a namespace a fork may outrun one kill
 			options = syscall.WNOHANG
 		}
 		pid, err := syscall.Wait4(-1, &status, options, nil)
@@ -271,14 +312,14 @@ func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) 
 		case err != nil:
 			return end, err
 		case pid == 0:
-			killAll(unix.SIGKILL, isolated)
-			if killed = true; !isolated {
+			killAll(unix.SIGKILL, j.isolated)
+			if killed = true; !j.isolated {
 				time.Sleep(time.Millisecond)
 			}
 			continue
 		}
 		killed = false
-		if (ended || ending.Load()) && status.Signaled() {
+		if (ended || j.ending.Load()) && status.Signaled() {
 			end.Killed++
 		}
 		if pid == leader {
@@ -286,7 +327,7 @@ func reap(conn *seqpacket.Conn, leader int, isolated bool, ending *atomic.Bool) 
 			if err := report(conn, End{Leader: true, Status: end.Status}); err != nil {
 				return end, err
 			}
-			killAll(unix.SIGKILL, isolated)
+			killAll(unix.SIGKILL, j.isolated)
 		}
 	}
 }

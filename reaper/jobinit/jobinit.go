@@ -9,6 +9,8 @@ type Start struct {
 	Argv [][]byte `json:"argv"` // Argv[0] is an absolute path inside the sandbox
 	Env  [][]byte `json:"env"`
 	Dir  []byte   `json:"dir"` // absolute
+	// Once: the init is not to be used again, because it is in the job's own cgroup.
+	Once bool `json:"once,omitempty"`
 }
 
 // A Kill asks the init to signal everything in the job, itself excepted.
@@ -26,4 +28,6 @@ type End struct {
 	DiskFull bool   `json:"disk_full,omitempty"`
 	// Empty: the init had no child left. Where no pid namespace gives the proof, this is it.
 	Empty bool `json:"empty,omitempty"`
+	// Free: the job ended by itself and left nothing; the init waits for its owner to look, and to close the connection.
+	Free bool `json:"free,omitempty"`
 }
