@@ -3,7 +3,9 @@
 //
 // On Linux a job is a pid namespace of its own under a small init (package jobinit). When the init has
 // been waited for, the kernel has killed and reaped every process of the namespace first (pid_namespaces(7), kernel
-// pid_namespace.c zap_pid_ns_processes), so a readable pidfd of the init is the proof; no list of processes is trusted.
+// pid_namespace.c zap_pid_ns_processes), so a readable pidfd of the init is the proof; no list of processes is trusted. A job that
+// ended by itself and left nothing is proved without that end: the kernel lists no child of the init, which waits meanwhile,
+// and whatever loses its parent in the namespace becomes one. The init is then used again.
 //
 // On FreeBSD a job has a leaf jail of its own (package leaf) under a supervisor (package supervisor) that is the reaper of all
 // it starts, and the proof is the kernel's count of that reaper's descendants (package proof).
