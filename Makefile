@@ -6,6 +6,8 @@
 #   make lint     gofmt, vet and staticcheck for Linux and FreeBSD, govulncheck, shellcheck
 #   make bench    one table of measurements
 #   make install  DESTDIR= PREFIX=/usr/local
+#   make freebsd-kit ARCH=amd64   what shows on a real FreeBSD host that all of it works, in one archive
+#   make package  .pkg files for FreeBSD, made on any host, in dist/
 
 GO ?= go
 PREFIX ?= /usr/local
@@ -25,9 +27,9 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.1
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
-SCRIPTS = .ci/run rc.d/playground rc.d/playground_jaild rc.d/playground_reaperd
+SCRIPTS = .ci/run rc.d/playground rc.d/playground_jaild rc.d/playground_reaperd internal/mkpkg/scripts/*.sh kit/kit kit/*.sh
 
-.PHONY: all build test lint fmt vet staticcheck vuln shell demo bench install install-files clean
+.PHONY: all build test lint fmt vet staticcheck vuln shell demo bench install install-files clean man package port-files install-data
 # BSD make must stay in this folder even where an obj/ exists.
 .OBJDIR: ./
 
@@ -36,12 +38,19 @@ all: build
 build:
 	@mkdir -p $(BIN)
 	$(GOBUILD) -o $(BIN)/ ./cmd/...
+	@tool="$(BIN)/playground"; \
+	if ! "$$tool" version >/dev/null 2>&1; then \
+		tool="$(BIN)/host/playground"; GOOS= GOARCH= $(GOBUILD) -o "$$tool" ./cmd/playground || exit 1; \
+	fi; \
+	mkdir -p $(BIN)/completions && for shell in bash zsh fish; do \
+		"$$tool" completion $$shell >$(BIN)/completions/playground.$$shell || exit 1; \
+	done
 
 # Tests that need the real programs take them from bin/, so that these are never built with the race detector.
 test: build
 	PLAYGROUND_BIN="$$(cd $(BIN) && pwd)" $(GO) test $(RACE) -timeout 10m $(PKG)
 
-lint: fmt vet staticcheck vuln shell
+lint: fmt vet staticcheck vuln shell man
 
 fmt:
 	@files="$$(gofmt -l .)"; if [ -n "$$files" ]; then echo "not formatted (run gofmt -w):"; echo "$$files"; exit 1; fi
@@ -72,6 +81,11 @@ shell:
 	@if command -v shellcheck >/dev/null 2>&1; then shellcheck $(SCRIPTS) && echo "shellcheck: clean"; \
 	else echo "shellcheck: SKIPPED, not installed"; fi
 
+# Fails on what a reader would see; internal/archtest compares the pages with the programs.
+man:
+	@if command -v mandoc >/dev/null 2>&1; then mandoc -T lint -W warning man/* && echo "mandoc: clean"; \
+	else echo "mandoc: SKIPPED, not installed"; fi
+
 demo: build
 	@$(BIN)/playground demo
 
@@ -80,11 +94,23 @@ bench: build
 
 install: build install-files
 
+# Packages for pkg(8), without FreeBSD: make package ARCHS=arm64 ABIS=15. Equal commits give equal bytes.
+ARCHS ?= amd64,arm64
+ABIS ?= 13,14,15
+DIST ?= dist
+package:
+	@SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" MAKE="$(MAKE)" \
+		$(GO) run ./internal/mkpkg -arch $(ARCHS) -abi $(ABIS) -version "$(VERSION)" -out $(DIST)
+
+# The port's rc scripts and packing list come from here; a test compares them.
+port-files:
+	@for script in rc.d/*; do sed 's|/usr/local|%%PREFIX%%|g' $$script >port/files/$${script#rc.d/}.in || exit 1; done
+	@grep -v ' etc/rc\.d/' pkg-plist >port/pkg-plist
+
 # Every file below is listed in pkg-plist; a test compares the two.
-install-files:
+install-files: install-data
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/libexec/playground
-	install -d -m 0755 $(DESTDIR)$(PREFIX)/etc/rc.d $(DESTDIR)$(PREFIX)/etc/playground $(DESTDIR)$(PREFIX)/etc/newsyslog.conf.d
-	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/doc/playground
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/etc/rc.d
 	for program in $(PROGRAMS); do \
 		case $$program in \
 		playground-launch|playground-supervise) target=libexec/playground/$${program#playground-};; \
@@ -93,9 +119,28 @@ install-files:
 		install -m 0755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/$$target || exit 1; \
 	done
 	install -m 0555 rc.d/playground rc.d/playground_jaild rc.d/playground_reaperd $(DESTDIR)$(PREFIX)/etc/rc.d/
+
+# What is the same on every architecture; the port installs the rest itself.
+install-data:
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/etc/playground $(DESTDIR)$(PREFIX)/etc/newsyslog.conf.d
 	install -m 0640 etc/playground.toml.sample $(DESTDIR)$(PREFIX)/etc/playground/playground.toml.sample
 	install -m 0644 etc/newsyslog.conf.sample $(DESTDIR)$(PREFIX)/etc/newsyslog.conf.d/playground.conf.sample
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/doc/playground $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 0644 README.md ARCHITECTURE.md CHANGELOG.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/playground/
+	for page in man/*.[0-9]; do \
+		name=$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page#man/}.gz; gzip -9nc $$page >$$name && chmod 0644 $$name || exit 1; \
+	done
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	install -m 0644 $(BIN)/completions/playground.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/playground
+	install -m 0644 $(BIN)/completions/playground.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_playground
+	install -m 0644 $(BIN)/completions/playground.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/playground.fish
+
+# Everything that an acceptance on a real FreeBSD host takes, for amd64 or arm64; kit/README says how to run it.
+ARCH ?= amd64
+.PHONY: freebsd-kit
+freebsd-kit:
+	@MAKE="$(MAKE)" $(GO) run ./kit/mkkit -arch $(ARCH) -version "$(VERSION)" -out $(DIST)
 
 clean:
-	rm -rf $(BIN) .tools
+	rm -rf $(BIN) $(DIST) .tools

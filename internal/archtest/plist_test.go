@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -22,8 +23,15 @@ func installed(t *testing.T, make string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(bin, "completions"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"completions/playground.bash", "completions/playground.fish", "completions/playground.zsh"}
 	for _, program := range programs {
-		if err := os.WriteFile(filepath.Join(bin, program.Name()), nil, 0o755); err != nil {
+		names = append(names, program.Name())
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,4 +89,56 @@ func TestPlistMatchesInstall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The port's files are made from ours: "make port-files" writes them again.
+func TestPortFiles(t *testing.T) {
+	top := root(t)
+	read := func(names ...string) string {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(append([]string{top}, names...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	scripts, err := os.ReadDir(filepath.Join(top, "rc.d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile := read("port", "Makefile")
+	for _, script := range scripts {
+		want := strings.ReplaceAll(read("rc.d", script.Name()), "/usr/local", "%%PREFIX%%")
+		if diff := cmp.Diff(want, read("port", "files", script.Name()+".in")); diff != "" {
+			t.Errorf("port/files/%s.in is not what make port-files writes:\n%s", script.Name(), diff)
+		}
+		if !slices.Contains(portWords(makefile, "USE_RC_SUBR"), script.Name()) {
+			t.Errorf("USE_RC_SUBR of port/Makefile lacks %s", script.Name())
+		}
+	}
+	var want strings.Builder
+	for line := range strings.Lines(read("pkg-plist")) {
+		if !strings.Contains(line, " etc/rc.d/") { // USE_RC_SUBR adds them
+			want.WriteString(line)
+		}
+	}
+	if diff := cmp.Diff(want.String(), read("port", "pkg-plist")); diff != "" {
+		t.Errorf("port/pkg-plist is not what make port-files writes:\n%s", diff)
+	}
+	for _, file := range listedFiles(t) {
+		if program := filepath.Base(file); (strings.HasPrefix(file, "sbin/") || strings.HasPrefix(file, "libexec/")) &&
+			!strings.Contains(makefile, ":${PREFIX}/"+file) {
+			t.Errorf("GO_TARGET of port/Makefile lacks %s", program)
+		}
+	}
+}
+
+// portWords returns the words of a one-line variable of the port's Makefile.
+func portWords(makefile, variable string) []string {
+	for line := range strings.Lines(makefile) {
+		if words := strings.Fields(line); len(words) > 0 && words[0] == variable+"=" {
+			return words[1:]
+		}
+	}
+	return nil
 }
