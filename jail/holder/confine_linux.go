@@ -63,3 +63,12 @@ func allThreads(what string, trap, a1, a2, a3 uintptr) error {
 	}
 	return nil
 }
+
+// firstOther is the first descriptor after standard error and the connection, which this program has by right.
+const firstOther = 4
+
+// keepNoOtherFiles makes every other descriptor close-on-exec: this program's own file, by which it was started, and whatever
+// whoever started the daemon left open. A job that inherited one would hold a file, or a folder, of the host's.
+func keepNoOtherFiles() error {
+	return os.NewSyscallError("close_range", unix.CloseRange(firstOther, ^uint(0), unix.CLOSE_RANGE_CLOEXEC))
+}
