@@ -215,3 +215,19 @@ func TestRefusedCommandsLeaveNothing(t *testing.T) {
 		t.Error(fmt.Errorf("the sandbox suffered: %q", out.Stdout()))
 	}
 }
+
+// TestSpoiltInitIsNotUsedAgain: a job may change its init's limits and share of processor time, as both have one uid. The
+// next command must not inherit that.
+func TestSpoiltInitIsNotUsedAgain(t *testing.T) {
+	h := sandboxtest.New(t)
+	h.Tenant(t, "alice", "")
+	for range 4 {
+		res, out := h.Sh(t, "alice", `perl -e 'for (glob "/proc/1/task/*") { m{(\d+)$}; $t = $1 + 0; setpriority(0, $t, 19) or die $! }'`)
+		if res.ExitCode == nil || *res.ExitCode != 0 {
+			t.Fatalf("the attack did not work: %s", out.Stderr())
+		}
+		if _, out := h.Sh(t, "alice", "nice"); out.Stdout() != "0\n" {
+			t.Errorf("niceness of the next command: %s", out.Stdout())
+		}
+	}
+}

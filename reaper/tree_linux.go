@@ -100,16 +100,22 @@ func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
 			proved = true
 		}
 	}
-	if words != nil && !last.Free {
-		for word := range words { // the init's last word may still be in the socket
-			last = word
-		}
+	if !last.Free && words != nil {
+		last = lastOf(words, last)
 	}
 	t.drain()
 	if last.Refused != "" {
 		return job.Result{}, fault.New(fault.Invalid, "%s", last.Refused)
 	}
 	return t.result(e, last), nil
+}
+
+// lastOf returns the init's last word, which may still be in the socket when the init is gone.
+func lastOf(words <-chan jobinit.End, last jobinit.End) jobinit.End {
+	for word := range words {
+		last = word
+	}
+	return last
 }
 
 // empty reports whether the kernel shows that the job's namespace has no process but its init, which waits meanwhile. The

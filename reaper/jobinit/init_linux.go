@@ -60,6 +60,9 @@ func Run(pool *seqpacket.Conn) error {
 		return err
 	}
 	j := jobInit{isolated: cfg.Isolated, score: score}
+	if j.sound, err = conditionNow(); err != nil {
+		return err
+	}
 	for range maxJobs {
 		conn, err := nextJob(pool, buf)
 		if conn == nil {
@@ -164,6 +167,7 @@ func setLimits(l racct.Limits) error {
 type jobInit struct {
 	isolated bool
 	score    *os.File    // oom_score_adj
+	sound    condition   // as it was before the first job
 	ending   atomic.Bool // somebody ends the job
 	empty    atomic.Bool // the job has ended by itself and nothing of it is left
 }
@@ -198,7 +202,7 @@ func (j *jobInit) run(conn *seqpacket.Conn, buf []byte) (bool, error) {
 		return false, err
 	}
 	end.DiskFull = diskFull(string(start.Dir))
-	end.Free = j.isolated && !start.Once && end.Empty && end.Killed == 0 && !j.ending.Load()
+	end.Free = j.isolated && !start.Once && end.Empty && end.Killed == 0 && !j.ending.Load() && j.sound.holds()
 	j.empty.Store(end.Free)
 	if err := report(conn, end); err != nil || !end.Free {
 		return false, err
