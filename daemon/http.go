@@ -23,6 +23,7 @@ func HTTPTask(name string, srv *http.Server, listener net.Listener) Task {
 }
 
 func serve(ctx context.Context, srv *http.Server, listener net.Listener, ready func()) error {
+	listener = patient(listener)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
 	ready() // the listener already queues connections

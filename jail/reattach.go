@@ -73,10 +73,14 @@ func (s *store) loadSession(id string) (session, error) {
 
 // Reattach brings back the sessions that were open when the daemon or the host stopped: their sandboxes are attached again,
 // or adopted where they still stand. It goes on from tenant to tenant whatever fails, and returns what did by tenant; what
-// belongs to none is under "". Call it once, before the first request. Where sessions do not outlive the daemon it does nothing.
+// belongs to none is under "". Call it once, before the first request. Where
+// sessions do not outlive the daemon it only tells of leftovers that could not be removed.
 func (m *Manager) Reattach(ctx context.Context) map[string]error {
 	failed := make(map[string]error)
 	if !keepsSessions {
+		if err := errors.Join(m.store.failed...); err != nil {
+			failed[""] = err
+		}
 		return failed
 	}
 	for _, t := range m.all() {

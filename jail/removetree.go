@@ -3,7 +3,6 @@ package jail
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,12 +12,9 @@ import (
 
 // removeTree removes a folder in which a tenant did as it liked, and in which nothing of the tenant runs any more: folders
 // without permissions are opened up, links are never followed, and no depth of folders is too deep, because each one's
-// subfolders are first moved to the top. (os.RemoveAll keeps a descriptor for every level.)
+// subfolders are first moved to the top. (os.RemoveAll keeps a descriptor for every level, and would take all
+// that the daemon may have.)
 func removeTree(path string) error {
-	err := os.RemoveAll(path) // nearly always enough, and fast
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	top, err := openFolder(unix.AT_FDCWD, path)
 	if errors.Is(err, unix.ENOENT) {
 		return nil

@@ -102,9 +102,6 @@ func (s *store) open() ([]record, error) {
 		if strings.HasPrefix(e.Name(), makingPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
 			if err := s.discard(context.Background(), e.Name()); err != nil {
 				err = fmt.Errorf("cannot remove leftover %q: %w", e.Name(), err)
-				if s.backing == nil {
-					return nil, err
-				}
 				s.failed = append(s.failed, err) // it must not keep everybody's sandbox away
 			}
 			continue

@@ -3,6 +3,7 @@ package procfs
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
@@ -15,6 +16,7 @@ func Childless(pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	slices.Reverse(tasks) // the first thread last: what loses its parent meanwhile falls to it
 	for _, task := range tasks {
 		children, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "task", task.Name(), "children"))
 		if err != nil || len(children) > 0 {

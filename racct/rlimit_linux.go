@@ -19,7 +19,9 @@ func Rlimits(l Limits) []Rlimit {
 		{"RLIMIT_DATA", unix.RLIMIT_DATA, uint64(l.SwapBytes)},
 		{"RLIMIT_MEMLOCK", unix.RLIMIT_MEMLOCK, 64 << 10},
 	}
-	set := []Rlimit{{"RLIMIT_CORE", unix.RLIMIT_CORE, 0}} // a core would be written where nobody expects it
+	// No core: a file would be written where nobody expects it, and of a handler (core_pattern "|...") only 1 keeps the kernel
+	// (fs/coredump.c), because 0 is not looked at for a pipe.
+	set := []Rlimit{{"RLIMIT_CORE", unix.RLIMIT_CORE, 1}}
 	for _, r := range all {
 		if r.Value > 0 {
 			set = append(set, r)

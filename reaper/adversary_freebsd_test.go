@@ -34,16 +34,17 @@ var adversaries = map[string]func(){
 	},
 	"live-reapers":   func() { nested(100, false) },
 	"zombie-reapers": func() { nested(100, true) },
-	"treadmill": func() { // acquire, fork, exit, for ever
-		for range 4 {
-			if fork() == 0 {
-				for {
-					acquire()
-					if fork() != 0 {
-						exit()
-					}
+	// Acquire, fork, exit, again and again. Bounded, because on FreeBSD 13 every turn loses the host a process number for
+	// ever (reaper_abandon_children there), and a host without numbers hangs.
+	"treadmill": func() {
+		if fork() == 0 {
+			for range 300 {
+				acquire()
+				if fork() != 0 {
+					exit()
 				}
 			}
+			sleepForever()
 		}
 	},
 	"forkbomb": func() {

@@ -29,9 +29,16 @@ type Jails interface {
 type Options struct {
 	TermGrace     time.Duration // between SIGTERM and SIGKILL when a command must end
 	ProofDeadline time.Duration // from the beginning of the end to the proof
+	// Journal is the folder in which unproved ends are written down (Linux); "" = nowhere.
+	Journal Journal
 
 	// The rest is for FreeBSD; on Linux sandboxes have their own inits.
 	Supervise string   // path of the playground-supervise program
 	Warm      int      // supervisors kept ready
 	Log       *os.File // takes what supervisors tell the operator; nil = nowhere
 }
+
+// A Journal is a folder with an empty file for each job whose end is not proved yet, named after its init (Linux; on FreeBSD the
+// leaf jails and rules tell). It outlives this process, so that one that dies in the middle of an end leaves word of what may be
+// left. It need not outlive the host: a boot leaves no process. "" keeps no journal.
+type Journal string

@@ -40,5 +40,21 @@ func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Re
 	return r.leaves.Run(ctx, spec, out)
 }
 
+// Usage returns what the running commands of each tenant use together, by rctl(8) resource.
+func (r *Runner) Usage() (map[string]racct.Usage, error) {
+	usage := make(map[string]racct.Usage)
+	for name, tenant := range r.leaves.Running() {
+		one, err := racct.UsageOf(name)
+		if err != nil {
+			return nil, err
+		}
+		if usage[tenant] == nil {
+			usage[tenant] = make(racct.Usage)
+		}
+		usage[tenant].Add(one)
+	}
+	return usage, nil
+}
+
 // Close ends the idle supervisors. Those of running commands end them by themselves once this process is gone.
 func (r *Runner) Close() { r.leaves.Close() }

@@ -29,9 +29,10 @@ type Runner struct {
 
 	cgroups *racct.Cgroups // nil: rlimits only
 
-	// mu guards holders.
+	// mu guards what follows.
 	mu      sync.Mutex
 	holders map[string]*holderConn
+	trees   map[string]map[*tree]struct{} // running jobs by tenant
 }
 
 // A holderConn is a connection to one tenant's holder.
@@ -45,7 +46,7 @@ type holderConn struct {
 
 // NewRunner returns a Runner.
 func NewRunner(jails Jails, opts Options) *Runner {
-	return &Runner{jails: jails, opts: opts, holders: make(map[string]*holderConn)}
+	return &Runner{jails: jails, opts: opts, holders: make(map[string]*holderConn), trees: make(map[string]map[*tree]struct{})}
 }
 
 // Run runs one command to its proved end; see job.Runner.
@@ -57,7 +58,38 @@ func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Re
 		}
 		return job.Result{}, err
 	}
-	return t.finish(ctx, r.opts)
+	r.enter(spec.Tenant, t)
+	defer r.leave(spec.Tenant, t)
+	return t.finish(ctx, r.opts, func() { r.endOthers(spec.Tenant, t) })
+}
+
+func (r *Runner) enter(tenant string, t *tree) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.trees[tenant] == nil {
+		r.trees[tenant] = make(map[*tree]struct{})
+	}
+	r.trees[tenant][t] = struct{}{}
+}
+
+func (r *Runner) leave(tenant string, t *tree) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.trees[tenant], t); len(r.trees[tenant]) == 0 {
+		delete(r.trees, tenant)
+	}
+}
+
+// endOthers kills the tenant's other jobs: they may be what keeps one from ending, by taking all processor time from it. That
+// costs the tenant its jobs, and not the host its proof.
+func (r *Runner) endOthers(tenant string, t *tree) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for other := range r.trees[tenant] {
+		if other != t && other.isolated {
+			other.hammer()
+		}
+	}
 }
 
 // start gets an init for the command and tells it what to run.
@@ -81,6 +113,10 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*tre
 		return nil, err
 	}
 	t := &tree{conn: ours, pidfd: pidfd, isolated: att.Sandbox.Isolation != jail.IsolationNone}
+	if err := t.write(r.opts.Journal); err != nil {
+		t.abandon()
+		return nil, fault.Hide(fault.Unavailable, err, "cannot write down a command")
+	}
 	if err := r.bound(t, att.Limits); err != nil {
 		t.abandon()
 		return nil, fault.Hide(fault.Unavailable, err, "cannot set the limits of a command")

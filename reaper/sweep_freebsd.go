@@ -25,6 +25,23 @@ type Swept struct {
 // be called while no job runs: it takes every leaf for a leftover. Supervisors of that daemon do the same by themselves, so
 // what is already dying is waited for as well. It returns within the deadline, what was done also with an error.
 func Sweep(prefix string, deadline time.Duration) (Swept, error) {
+	return sweep(deadline, func(name string) bool { return leaf.IsName(prefix, name) })
+}
+
+// Clean is Sweep while commands run: it takes only those leaves for leftovers that were made before since, this daemon's start,
+// and that this Runner does not run. The second holds where the host's clock went back meanwhile.
+func (r *Runner) Clean(prefix string, since time.Time, deadline time.Duration) (Swept, error) {
+	return sweep(deadline, func(name string) bool {
+		if !leaf.IsName(prefix, name) || !leaf.MadeBefore(name, since) {
+			return false
+		}
+		_, runs := r.leaves.Running()[name]
+		return !runs
+	})
+}
+
+// sweep removes the leaves, and the limits, of those names that are leftovers.
+func sweep(deadline time.Duration, leftover func(name string) bool) (Swept, error) {
 	infos, err := jail.Jails()
 	if err != nil {
 		return Swept{}, err
@@ -34,7 +51,7 @@ func Sweep(prefix string, deadline time.Duration) (Swept, error) {
 	var mu sync.Mutex // guards swept and errs
 	var wg sync.WaitGroup
 	for _, info := range infos {
-		if !leaf.IsName(prefix, info.Name) {
+		if !leftover(info.Name) {
 			continue
 		}
 		wg.Go(func() {
@@ -50,7 +67,7 @@ func Sweep(prefix string, deadline time.Duration) (Swept, error) {
 		})
 	}
 	wg.Wait()
-	swept.Limits, err = sweepLimits(prefix, swept.Left)
+	swept.Limits, err = sweepLimits(leftover, swept.Left)
 	slices.Sort(swept.Jails)
 	slices.Sort(swept.Left)
 	if len(swept.Left) > 0 {
@@ -72,7 +89,7 @@ func sweepJail(info jail.Info, deadline time.Duration) (proven bool, err error) 
 }
 
 // sweepLimits removes limits of leaves that do not exist any more, but for those of the jails that may still hold something.
-func sweepLimits(prefix string, left []string) ([]string, error) {
+func sweepLimits(leftover func(name string) bool, left []string) ([]string, error) {
 	rules, err := racct.JailRules()
 	if err != nil {
 		return nil, err
@@ -80,7 +97,7 @@ func sweepLimits(prefix string, left []string) ([]string, error) {
 	var names []string
 	var errs []error
 	for _, r := range rules {
-		if !leaf.IsName(prefix, r.Jail) || slices.Contains(left, r.Jail) || slices.Contains(names, r.Jail) {
+		if !leftover(r.Jail) || slices.Contains(left, r.Jail) || slices.Contains(names, r.Jail) {
 			continue
 		}
 		names = append(names, r.Jail)

@@ -30,26 +30,42 @@ type tree struct {
 	isolated bool
 	cgroup   *racct.Cgroup // nil where none is delegated
 	files    command.Files
+	journal  Journal
+	entry    string // in the journal
+}
+
+// write writes the job down before it begins.
+func (t *tree) write(j Journal) error {
+	if j == "" {
+		return nil
+	}
+	pid, err := t.pid()
+	if err != nil {
+		return err
+	}
+	t.journal = j
+	t.entry, err = j.add(pid)
+	return err
 }
 
 // abandon ends a job that was not told what to run.
 func (t *tree) abandon() {
 	t.conn.Close()
 	t.hammer()
-	if t.cgroup != nil {
-		t.awaitDeath()
-		t.cgroup.Remove()
-	}
-	t.closeFiles()
-}
-
-func (t *tree) closeFiles() {
-	t.pidfd.Close()
 	t.files.Close()
+	go func() {
+		if t.awaitDeath() == nil {
+			t.journal.remove(t.entry) // else the next process looks after it
+		}
+		if t.cgroup != nil {
+			t.cgroup.Remove()
+		}
+		t.pidfd.Close()
+	}()
 }
 
 // finish waits for the end, brings it about when ctx ends, and proves it.
-func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
+func (t *tree) finish(ctx context.Context, opts Options, endOthers func()) (job.Result, error) {
 	words := make(chan jobinit.End, 2)
 	go t.listen(words)
 	dead := make(chan struct{})
@@ -94,6 +110,9 @@ func (t *tree) finish(ctx context.Context, opts Options) (job.Result, error) {
 		case <-e.hammer:
 			t.hammer()
 			e.hammer = nil
+		case <-e.press:
+			e.press = nil
+			endOthers()
 		case <-e.late:
 			return t.lost(e, dead), nil
 		case <-dead:
@@ -135,7 +154,7 @@ type ending struct {
 	outcome         job.Outcome // set when we ended it
 	since           time.Time   // the end's beginning
 	kill, hammer    <-chan time.Time
-	late            <-chan time.Time
+	press, late     <-chan time.Time // half of the deadline, all of it
 	lateTimer       *time.Timer
 }
 
@@ -144,6 +163,7 @@ func (e *ending) begin() {
 		e.since = time.Now()
 		e.lateTimer = time.NewTimer(e.deadline)
 		e.late = e.lateTimer.C
+		e.press = time.After(e.deadline / 2)
 	}
 }
 
@@ -187,7 +207,17 @@ func (t *tree) awaitDeath() error {
 	if err != nil {
 		return err
 	}
-	return raw.Read(readable)
+	if err := raw.Read(readable); err == nil || errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	// The poller would not have it, for want of memory or of the user's quota: look now and then.
+	for {
+		dead := false
+		if err := raw.Control(func(fd uintptr) { dead = readable(fd) }); err != nil || dead {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // dead reports whether the init has ended, or cannot be asked.
@@ -225,6 +255,7 @@ func (t *tree) hammer() {
 
 // drain reads what is left in the pipes and closes everything.
 func (t *tree) drain() {
+	t.journal.remove(t.entry)
 	t.files.Drain()
 	t.conn.Close()
 	t.pidfd.Close()

@@ -113,7 +113,8 @@ func (o *Operator) Create(ctx context.Context, spec jail.ProvisionSpec) (Created
 		return Created{}, fault.Wrap(kindOf(err), err, "tenant %q and its sandbox exist, but it has no token", spec.Tenant).
 			WithHint("mint one when the cause is mended: playground user token reset %s", spec.Tenant)
 	}
-	return Created{User: User{Tenant: spec.Tenant, Sandbox: &sandbox, Token: &info}, Token: token}, nil
+	user := User{Tenant: spec.Tenant, Sandbox: &sandbox, Token: &info, Warning: sandbox.Network.Warning()}
+	return Created{User: user, Token: token}, nil
 }
 
 // provision makes the sandbox, or takes over one that has no account: what is left when a creation was cut off and could
@@ -163,17 +164,39 @@ func (o *Operator) Destroy(ctx context.Context, tenant string, force bool) error
 			return err
 		}
 	}
-	if err := o.jobs.DropTenant(ctx, tenant); err != nil {
-		return fmt.Errorf("cannot end the commands of tenant %q: %w", tenant, err)
-	}
-	if err := o.jails.Destroy(ctx, tenant); err != nil && !errors.Is(err, fault.NotFound) {
-		return fmt.Errorf("cannot destroy the sandbox of tenant %q: %w", tenant, err)
+	if err := o.takeApart(ctx, tenant); err != nil {
+		return err
 	}
 	if err := o.accounts.Delete(ctx, tenant); err != nil && !errors.Is(err, fault.NotFound) {
 		return fault.Wrap(kindOf(err), err, "the sandbox of tenant %q is destroyed, but its account is not", tenant).
 			WithHint("run the same command again when the cause is mended")
 	}
 	return nil
+}
+
+// destroyTries bounds racing with a tenant that starts commands as fast as they are ended.
+const destroyTries = 20
+
+// takeApart ends all that the tenant runs and destroys its sandbox. Its tokens go first, so that no new request comes; one that
+// was under way may still start a command, for which the sandbox is busy again and another round is made. Handles are forgotten
+// last: a later tenant of this name must not find one.
+func (o *Operator) takeApart(ctx context.Context, tenant string) error {
+	if err := o.accounts.Revoke(ctx, tenant); err != nil && !errors.Is(err, fault.NotFound) {
+		return fmt.Errorf("cannot revoke the tokens of tenant %q: %w", tenant, err)
+	}
+	for try := 1; ; try++ {
+		if err := o.jobs.DropTenant(ctx, tenant); err != nil {
+			return fmt.Errorf("cannot end the commands of tenant %q: %w", tenant, err)
+		}
+		err := o.jails.Destroy(ctx, tenant)
+		if err == nil || errors.Is(err, fault.NotFound) {
+			break
+		}
+		if !errors.Is(err, fault.Busy) || try == destroyTries {
+			return fmt.Errorf("cannot destroy the sandbox of tenant %q: %w", tenant, err)
+		}
+	}
+	return o.jobs.DropTenant(ctx, tenant)
 }
 
 // find returns the tenant's account and sandbox, of which one may be missing, or fault.NotFound when both are.

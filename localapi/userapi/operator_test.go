@@ -24,11 +24,17 @@ func TestCreate(t *testing.T) {
 	if p, err := w.Authenticate(context.Background(), created.Token); err != nil || p.Tenant != "ann" {
 		t.Errorf("token: %+v, %v", p, err)
 	}
+	if warning := created.User.Warning; warning != jail.NetworkHost.Warning() || warning == "" {
+		t.Errorf("warning %q", warning)
+	}
 	if s := created.User.Sandbox; s == nil || s.Persona != "Ann's" || s.Network != jail.NetworkHost || !w.whole(t, "ann") {
 		t.Errorf("created %+v", created)
 	}
 	if got := strings.Join(w.steps, ", "); got != "account get, provision, record, mint" {
 		t.Errorf("steps: %s", got)
+	}
+	if got, err := o.Get(context.Background(), "ann"); err != nil || got.Warning != created.User.Warning {
+		t.Errorf("later: warning %q, %v", got.Warning, err)
 	}
 	if _, err := o.Create(context.Background(), jail.ProvisionSpec{Tenant: "ann"}); !errors.Is(err, fault.Exists) || !strings.Contains(fault.HintOf(err), "another name") {
 		t.Errorf("name in use: %v", err)
@@ -173,7 +179,7 @@ func TestDestroy(t *testing.T) {
 	if err := o.Destroy(ctx, "ann", true); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(w.steps, ", "); got != "account get, jail get, drop, jail destroy, delete" {
+	if got := strings.Join(w.steps, ", "); got != "account get, jail get, drop, jail destroy, drop, delete" {
 		t.Errorf("steps: %s", got)
 	}
 	if w.whole(t, "ann") || w.running["ann"] != 0 {
@@ -331,5 +337,18 @@ func TestStatusWithMissingDaemons(t *testing.T) {
 	lost := userapi.Status{Lost: &job.Lost{}}
 	if err := userapi.Healthy(lost); !errors.Is(err, fault.ProofLost) || !strings.Contains(fault.HintOf(err), "playground ack") {
 		t.Errorf("lost proof: %v", err)
+	}
+}
+
+// TestDestroyOutlastsStarts: a request that was under way starts a command after the others were ended.
+func TestDestroyOutlastsStarts(t *testing.T) {
+	w, o := newWorld(t)
+	create(t, o, "ann")
+	w.respawn = 3
+	if err := o.Destroy(context.Background(), "ann", true); err != nil {
+		t.Fatal(err)
+	}
+	if w.running["ann"] != 0 || len(w.sandboxes) != 0 {
+		t.Error("something is left")
 	}
 }

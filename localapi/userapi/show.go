@@ -36,6 +36,9 @@ func (o *Operator) Get(ctx context.Context, tenant string) (User, error) {
 func (o *Operator) user(ctx context.Context, name string, acct *account.Tenant, sandbox *jail.Sandbox, status job.HostStatus) (User, error) {
 	counts := status.PerTenant[name]
 	user := User{Tenant: name, Sandbox: sandbox, ActiveJobs: counts.Active, RetainedJobs: counts.Retained}
+	if sandbox != nil {
+		user.Warning = sandbox.Network.Warning()
+	}
 	if acct == nil {
 		user.Problem = fmt.Sprintf("it has a sandbox but no account: run `playground user create %s` again, or `playground user destroy %s`", name, name)
 		return user, nil

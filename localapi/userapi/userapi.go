@@ -33,6 +33,7 @@ type User struct {
 	Token        *account.TokenInfo `json:"token"`             // the newest; nil: none was minted
 	ActiveJobs   int                `json:"active_jobs"`       // running commands
 	RetainedJobs int                `json:"retained_jobs"`     // jobs whose output can be polled
+	Warning      string             `json:"warning,omitempty"` // what its network lets it do that an operator should know
 	Problem      string             `json:"problem,omitempty"` // what is wrong with it, and how to mend it
 }
 

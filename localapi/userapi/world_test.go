@@ -28,6 +28,7 @@ type world struct {
 	steps     []string
 	fail      map[string]error // by step: nothing happens
 	failAfter map[string]error // by step: it happens, and the answer is lost
+	respawn   int              // commands that tenants still start, one after each drop
 }
 
 func (w *world) step(name string) error {
@@ -79,6 +80,9 @@ func (j jails) Destroy(_ context.Context, tenant string) error {
 	if err := j.step("jail destroy"); err != nil {
 		return err
 	}
+	if j.running[tenant] > 0 {
+		return fault.New(fault.Busy, "jobs run")
+	}
 	if _, ok := j.sandboxes[tenant]; !ok {
 		return fault.New(fault.NotFound, "no sandbox")
 	}
@@ -111,6 +115,10 @@ func (j jobs) DropTenant(_ context.Context, tenant string) error {
 		return err
 	}
 	delete(j.running, tenant)
+	if j.respawn > 0 {
+		j.respawn--
+		j.running[tenant] = 1
+	}
 	return nil
 }
 

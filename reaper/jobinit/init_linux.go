@@ -302,9 +302,9 @@ func (j *jobInit) reap(conn *seqpacket.Conn, leader int) (End, error) {
 	ended, killed := false, false // killed: since the last child
 	for {
 		var status syscall.WaitStatus
-		options := 0
+		options := syscall.WALL               // also children whose end sends no SIGCHLD
 		if ended && !(j.isolated && killed) { // without a namespace a fork may outrun one kill
-			options = syscall.WNOHANG
+			options |= syscall.WNOHANG
 		}
 		pid, err := syscall.Wait4(-1, &status, options, nil)
 		switch {

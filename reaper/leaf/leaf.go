@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -52,18 +53,26 @@ type Runner struct {
 	opts       Options
 
 	stop     chan struct{} // closed by Close
+	closing  sync.Once
 	watchers sync.WaitGroup
+
+	// mu guards running.
+	mu      sync.Mutex
+	running map[string]string // tenants by the names of their leaves
 }
 
 // New returns a Runner that asks attachment for a tenant's sandbox and takes supervisors from the pool.
 func New(attachment func(context.Context, string) (jail.Attachment, error), p *pool.Pool, host Host, opts Options) *Runner {
-	return &Runner{attachment: attachment, pool: p, host: host, opts: opts, stop: make(chan struct{})}
+	return &Runner{
+		attachment: attachment, pool: p, host: host, opts: opts,
+		stop: make(chan struct{}), running: make(map[string]string),
+	}
 }
 
 // Close ends the pool and the watch over what could not be proved. Supervisors of running commands end them by themselves
 // once this process is gone.
 func (r *Runner) Close() {
-	close(r.stop)
+	r.closing.Do(func() { close(r.stop) })
 	r.watchers.Wait()
 	r.pool.Close()
 }
@@ -77,7 +86,22 @@ func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Re
 		}
 		return job.Result{}, err
 	}
+	r.mu.Lock()
+	r.running[w.jail] = spec.Tenant
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.running, w.jail)
+		r.mu.Unlock()
+	}()
 	return w.finish(ctx)
+}
+
+// Running returns the leaves of running commands, by the full names of their jails, with their tenants.
+func (r *Runner) Running() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.running)
 }
 
 // start makes limits, jail and pipes, and gives them with the command to a supervisor.

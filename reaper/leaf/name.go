@@ -3,6 +3,7 @@ package leaf
 import (
 	"crypto/rand"
 	"strings"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 )
@@ -28,4 +29,12 @@ func IsName(prefix, full string) bool {
 	}
 	_, err := ulid.ParseStrict(id)
 	return err == nil
+}
+
+// MadeBefore reports whether a leaf was named before a moment, by the clock of the host as it was then. It is false for what is
+// no leaf's name.
+func MadeBefore(full string, moment time.Time) bool {
+	_, own, _ := strings.Cut(full, ".")
+	id, err := ulid.ParseStrict(strings.TrimPrefix(own, namePrefix))
+	return err == nil && ulid.Time(id.Time()).Before(moment.Truncate(time.Millisecond))
 }

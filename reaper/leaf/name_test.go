@@ -2,6 +2,7 @@ package leaf_test
 
 import (
 	"testing"
+	"time"
 
 	"playground/reaper/leaf"
 )
@@ -31,5 +32,17 @@ func TestIsName(t *testing.T) {
 	}
 	if leaf.IsName("", "-alice."+id) {
 		t.Error("an empty prefix matches")
+	}
+}
+
+// A daemon tells by the name whether an earlier one made the leaf.
+func TestMadeBefore(t *testing.T) {
+	const name = "pg-alice.j01arz3ndektsv4rrffq69g5fav"
+	made := time.UnixMilli(1469922850259)
+	if leaf.MadeBefore(name, made) || leaf.MadeBefore(name, made.Add(time.Microsecond)) || !leaf.MadeBefore(name, made.Add(time.Millisecond)) {
+		t.Error("the time in the name is not compared to the millisecond")
+	}
+	if leaf.MadeBefore("pg-alice.job", time.Now()) || leaf.MadeBefore("pg-alice", time.Now()) || leaf.MadeBefore("", time.Now()) {
+		t.Error("what is no leaf was made before now")
 	}
 }

@@ -28,7 +28,7 @@ func (e *Ending) proved() bool {
 	switch e.jail {
 	case bsdproc.JailGone:
 		// No credential of the jail is left, so no process. A branch could still have one that was never attached.
-		return e.branch <= 0 || e.branchEmpty()
+		return e.branch <= 0 || e.lookAtBranch() == nothing
 	case bsdproc.JailDying:
 		return e.onlyReferences()
 	case bsdproc.JailAlive:
@@ -59,40 +59,66 @@ func (e *Ending) listEmpty() bool {
 	return empty(st)
 }
 
-// branchEmpty reports whether a list that was complete shows nothing of the branch. It is complete when the kernel counted
-// as many entries before and after as it gave.
-func (e *Ending) branchEmpty() bool {
+// What a look can show.
+type look uint8
+
+const (
+	unclear look = iota
+	something
+	nothing
+)
+
+// lookAtBranch says nothing only of a list that was complete: the kernel counted as many entries before and after as it
+// gave. An entry of the branch is something in any list.
+func (e *Ending) lookAtBranch() look {
 	before, err := e.k.Status()
 	e.note("status", err)
 	if err != nil || !before.Owned() {
-		return false
+		return unclear
 	}
 	list, err := e.k.Pids(capacity(before, nil))
 	e.note("list", err)
 	if err != nil {
-		return false
+		return unclear
+	}
+	if slices.ContainsFunc(list, e.ours) {
+		return something
 	}
 	after, err := e.k.Status()
 	e.note("status", err)
 	if err != nil || int(before.Descendants) != len(list) || int(after.Descendants) != len(list) {
-		return false
+		return unclear
 	}
-	return !slices.ContainsFunc(list, e.ours)
+	return nothing
+}
+
+// lookAtTable looks for processes of the jail in the process table.
+func (e *Ending) lookAtTable() look {
+	n, err := e.k.JailProcesses()
+	e.note("process table", err)
+	switch {
+	case err != nil:
+		return unclear
+	case n > 0:
+		return something
+	}
+	return nothing
 }
 
 // onlyReferences reports whether two looks at the process table, some time apart, showed nothing of a dying jail: then what
 // keeps it is a socket or an open file, which runs nothing.
 func (e *Ending) onlyReferences() bool {
-	n, err := e.k.JailProcesses()
-	e.note("process table", err)
-	if err != nil || n > 0 || e.branch > 0 && !e.branchEmpty() {
+	seen := e.lookAtTable()
+	if seen == nothing && e.branch > 0 {
+		seen = e.lookAtBranch()
+	}
+	switch now := e.k.Now(); {
+	case seen == something:
 		e.clean = time.Time{}
-		return false
-	}
-	now := e.k.Now()
-	if e.clean.IsZero() {
+	case seen == nothing && e.clean.IsZero():
 		e.clean = now
-		return false
+	case seen == nothing:
+		return now.Sub(e.clean) >= scanGap
 	}
-	return now.Sub(e.clean) >= scanGap
+	return false
 }

@@ -13,24 +13,22 @@ import (
 
 // A proc is one process of the fake kernel.
 type proc struct {
-	pid, parent  int // parent is who waits for it now: its tracer while it is traced
-	real         int // the true parent while it is traced
-	reaper       int
-	subtree      int
-	acquired     bool // it is a reaper
-	zombie       bool
-	killed       bool // a SIGKILL is pending
-	stopped      bool
-	tracer       int
-	otherSignal  bool // announces its end with another signal than SIGCHLD: rfork(RFTSIGZMB)
-	parked       bool // made by pdfork, the descriptor lies in a socket somewhere
-	stuck        bool // in a sleep that nothing ends
-	asleep       bool // throttled by rctl: SIGKILL waits
-	jailed       bool
-	job          bool // descends from the supervisor: what the proof is about
-	born         time.Time
-	neverForks   bool
-	neverCollect bool
+	pid, parent int // parent is who waits for it now: its tracer while it is traced
+	real        int // the true parent while it is traced
+	reaper      int
+	subtree     int
+	acquired    bool // it is a reaper
+	zombie      bool
+	killed      bool // a SIGKILL is pending
+	stopped     bool
+	tracer      int
+	otherSignal bool // announces its end with another signal than SIGCHLD: rfork(RFTSIGZMB)
+	parked      bool // made by pdfork, the descriptor lies in a socket somewhere
+	stuck       bool // in a sleep that nothing ends
+	asleep      bool // throttled by rctl: SIGKILL waits
+	jailed      bool
+	job         bool // descends from the supervisor: what the proof is about
+	born        time.Time
 }
 
 // maxProcs bounds the model, as a host's limit of processes would.
@@ -198,7 +196,7 @@ func (k *fakeKernel) signal(p *proc) {
 	if p.zombie {
 		return
 	}
-	if !k.calm && !p.neverForks && !p.stopped && k.rng.IntN(4) == 0 {
+	if !k.calm && !p.stopped && k.rng.IntN(4) == 0 {
 		k.fork(p, forkKind(k.rng.IntN(4)))
 	}
 	p.killed = true

@@ -200,6 +200,16 @@ func TestUnproven(t *testing.T) {
 			c.jailed, c.stuck = false, true
 			k.exit(p)
 		},
+		"never attached, uninterruptible, sockets keep the jail": func(k *fakeKernel) {
+			p := k.leader()
+			p.jailed, p.stuck = false, true
+			k.references = k.now.Add(time.Hour)
+		},
+		"the same, and lists are cut short": func(k *fakeKernel) {
+			p := k.leader()
+			p.jailed, p.stuck = false, true
+			k.references, k.truncate = k.now.Add(time.Hour), true
+		},
 		"the jail cannot be removed":  func(k *fakeKernel) { k.leader(); k.refuse["remove"] = -1 },
 		"the jail cannot be seen":     func(k *fakeKernel) { k.leader(); k.refuse["state"] = -1 },
 		"no status":                   func(k *fakeKernel) { k.leader(); k.refuse["status"] = -1 },
