@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -12,7 +13,9 @@ import (
 )
 
 const (
-	readBytes = 128 << 10
+	firstBytes = 4 << 10 // most commands write less
+	readBytes  = 128 << 10
+	pipeMost   = 1 << 20 // what a pipe may hold (fs.pipe-max-size)
 	// drainTime bounds reading what is left in the pipes once every process is gone. Only a write end that the job passed
 	// to another job of its tenant can keep them open that long.
 	drainTime = 200 * time.Millisecond
@@ -76,18 +79,42 @@ func (f *Files) Pump(stdin []byte, out job.Output) {
 	for i, stream := range []ring.Stream{ring.Stdout, ring.Stderr} {
 		output := f.outputs[i]
 		f.readers.Go(func() {
-			buf := make([]byte, readBytes)
+			buf := make([]byte, firstBytes)
 			for {
 				n, err := output.Read(buf)
 				if n > 0 {
 					out.Write(stream, buf[:n])
 				}
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					rest(output, buf, func(p []byte) { out.Write(stream, p) })
+				}
 				if err != nil {
 					return
+				}
+				if n == len(buf) && n < readBytes {
+					buf = make([]byte, readBytes) // it writes much
 				}
 			}
 		})
 	}
+}
+
+// rest passes on what is in the pipe now, without waiting: what was written in time is not lost because this side was late.
+func rest(output *os.File, buf []byte, pass func([]byte)) {
+	raw, err := output.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Control(func(fd uintptr) {
+		for left := pipeMost; left > 0; {
+			n, err := unix.Read(int(fd), buf)
+			if err != nil || n <= 0 {
+				return
+			}
+			pass(buf[:n])
+			left -= n
+		}
+	})
 }
 
 // Drain reads what is left in the pipes, once every process is gone, and closes everything.
