@@ -86,16 +86,7 @@ func (t *tree) finish(ctx context.Context, opts Options, endOthers func()) (job.
 				continue
 			}
 			last = word
-			e.begin()
-			if word.Free {
-				if proved = t.empty(); !proved {
-					t.hammer() // then its death is the proof
-				}
-				continue
-			}
-			if t.isolated && e.hammer == nil {
-				e.hammer = time.After(hammerAfter)
-			}
+			proved = t.heard(word, &e)
 		case <-e.cancelled(ctx):
 			e.outcome = command.OutcomeOf(ctx)
 			e.begin()
@@ -127,6 +118,20 @@ func (t *tree) finish(ctx context.Context, opts Options, endOthers func()) (job.
 		return job.Result{}, fault.New(fault.Invalid, "%s", last.Refused)
 	}
 	return t.result(e, last), nil
+}
+
+// heard takes in what the init says, and reports whether that was the proof.
+func (t *tree) heard(word jobinit.End, e *ending) bool {
+	e.begin()
+	switch {
+	case word.Free && t.empty():
+		return true
+	case word.Free:
+		t.hammer() // then its death is the proof
+	case t.isolated && e.hammer == nil:
+		e.hammer = time.After(hammerAfter)
+	}
+	return false
 }
 
 // lastOf returns the init's last word, which may still be in the socket when the init is gone.

@@ -1,5 +1,3 @@
-// Command playground-supervise is the small program next to a tenant's processes. The root daemons start it; nobody types
-// it. On FreeBSD it is the supervisor of one job (package supervisor).
 package main
 
 import (
