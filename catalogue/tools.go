@@ -65,7 +65,7 @@ func (c *catalogue) sessionTools(session param) []tool {
 		output: sessionSchema(), run: c.openSession,
 	}, {
 		name: "close_session", title: "Close session",
-		about:  "Give the session back. Files stay. It fails while one of your jobs runs: end it with job_cancel first.",
+		about:  "Give the session back. Files stay. Jobs that still run go on, and job_poll and job_cancel still work for them.",
 		params: []param{session},
 		output: closedSchema(), run: c.closeSession,
 	}}

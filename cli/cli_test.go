@@ -25,7 +25,8 @@ import (
 // A fakeUsers stands for playgroundd behind a real socket: it knows one tenant, alice.
 type fakeUsers struct {
 	userapi.Users
-	status userapi.Status
+	status  userapi.Status
+	created *userapi.User
 }
 
 var alice = userapi.User{
@@ -48,6 +49,9 @@ func (f fakeUsers) Create(_ context.Context, spec jail.ProvisionSpec) (userapi.C
 		return userapi.Created{}, fault.New(fault.Exists, "tenant %q exists already", spec.Tenant).WithHint("choose another name")
 	}
 	user := alice
+	if f.created != nil {
+		user = *f.created
+	}
 	user.Tenant = spec.Tenant
 	return userapi.Created{User: user, Token: "pgt_abc_secret"}, nil
 }
@@ -165,6 +169,45 @@ func TestTokenGoesToStandardOutputOnly(t *testing.T) {
 	}
 	if stdout.String() != "pgt_abc_secret\n" || strings.Contains(stderr.String(), "secret") {
 		t.Errorf("stdout %q, stderr %q", stdout, stderr)
+	}
+}
+
+func TestStatusShowsUsage(t *testing.T) {
+	usage := map[string]map[string]int64{"bob": {"nthr": 3}, "alice": {"maxproc": 7, "memoryuse": 5 << 30, "pcpu": 150}}
+	e, stdout, _ := env(t, fakeUsers{status: userapi.Status{Usage: usage}}, false)
+	if err := e.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+TENANT   PROCESSES   THREADS   FILES   MEMORY     SWAP   CPU
+alice    7           -         -       5120 MiB   -      150%
+bob      -           3         -       -          -      -
+`
+	if !strings.HasSuffix(stdout.String(), want) {
+		t.Errorf("got %s, want at its end %s", stdout, want)
+	}
+	e, stdout, _ = env(t, fakeUsers{status: userapi.Status{UsageError: "racct is off"}}, false)
+	if err := e.Status(t.Context()); err != nil || !strings.Contains(stdout.String(), "unknown: racct is off") {
+		t.Errorf("%v, %s", err, stdout)
+	}
+}
+
+// What a network lets a tenant do is told where the tenant is made or looked at.
+func TestNetworkWarning(t *testing.T) {
+	sandbox := *alice.Sandbox
+	sandbox.Network = jail.NetworkVNET
+	user := alice
+	user.Sandbox, user.Warning = &sandbox, sandbox.Network.Warning()
+	e, stdout, stderr := env(t, fakeUsers{created: &user}, false)
+	if err := e.UserCreate(t.Context(), "bob", cli.CreateOptions{Network: "vnet"}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(stderr.String(), "WARNING") || !strings.Contains(stderr.String(), user.Warning) || strings.Contains(stdout.String(), "WARNING") {
+		t.Errorf("stdout %q, stderr %q; want the warning in the second", stdout, stderr)
+	}
+	e, stdout, _ = env(t, fakeUsers{created: &user}, true)
+	if err := e.UserCreate(t.Context(), "bob", cli.CreateOptions{Network: "vnet"}); err != nil || !strings.Contains(stdout.String(), `"warning": "a network stack`) {
+		t.Errorf("%v, %s", err, stdout)
 	}
 }
 

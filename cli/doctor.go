@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"playground/config"
 	"playground/fault"
@@ -54,24 +53,4 @@ func (e *Env) Preflight(ctx context.Context) (preflight.Report, error) {
 // check makes the host's checks for one configuration.
 func check(ctx context.Context, c config.Config) preflight.Report {
 	return preflight.Run(ctx, c.HostChecks())
-}
-
-// refusal is the error of a host that failed checks, nil if none did: what is wrong, and for each what mends it.
-func refusal(report preflight.Report) error {
-	failed := report.Failed()
-	if len(failed) == 0 {
-		return nil
-	}
-	var text, mend strings.Builder
-	for i, check := range failed {
-		fmt.Fprintf(&text, "\n  %s: %s", check.Name, check.Detail)
-		if check.Remedy == "" {
-			continue
-		}
-		if i > 0 && mend.Len() > 0 {
-			mend.WriteString("; then: ")
-		}
-		mend.WriteString(check.Remedy)
-	}
-	return fault.New(fault.Unavailable, "this host cannot run the suite:%s", &text).WithHint("%s", &mend)
 }

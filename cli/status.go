@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,8 +52,41 @@ func (e *Env) showStatus(s userapi.Status) error {
 			lines = append(lines, [2]string{"  left process", strconv.Itoa(left.Pid)})
 		}
 	}
-	return pairs(e.Stdout, lines)
+	if s.UsageError != "" {
+		lines = append(lines, [2]string{"use of resources", "unknown: " + s.UsageError})
+	}
+	if err := pairs(e.Stdout, lines); err != nil || len(s.Usage) == 0 {
+		return err
+	}
+	fmt.Fprintln(e.Stdout)
+	return showUsage(e.Stdout, s.Usage)
 }
+
+// showUsage prints what each tenant's commands use together. The names of resources are those of rctl(8); what the kernel did
+// not count is left open.
+func showUsage(w io.Writer, usage map[string]map[string]int64) error {
+	resources := []struct {
+		name string
+		show func(int64) string
+	}{{"maxproc", decimal}, {"nthr", decimal}, {"openfiles", decimal}, {"memoryuse", mebibytes}, {"swapuse", mebibytes}, {"pcpu", percent}}
+	var rows [][]string
+	for _, tenant := range slices.Sorted(maps.Keys(usage)) {
+		row := []string{tenant}
+		for _, r := range resources {
+			cell := "-"
+			if n, ok := usage[tenant][r.name]; ok {
+				cell = r.show(n)
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	return table(w, []string{"TENANT", "PROCESSES", "THREADS", "FILES", "MEMORY", "SWAP", "CPU"}, rows)
+}
+
+func decimal(n int64) string   { return strconv.FormatInt(n, 10) }
+func percent(n int64) string   { return fmt.Sprintf("%d%%", n) }
+func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
 // readyPeriod is how often Ready asks.
 const readyPeriod = 200 * time.Millisecond

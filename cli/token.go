@@ -67,6 +67,10 @@ func describe(w io.Writer, user userapi.User) error {
 	if s.AppendOnly.Enforced {
 		appendOnly = "enforced: " + s.AppendOnly.Reason
 	}
-	return pairs(w, [][2]string{{"  session", s.Name}, {"  persona", s.Persona}, {"  isolation", string(s.Isolation)},
-		{"  network", string(s.Network)}, {"  append-only pile", appendOnly}})
+	lines := [][2]string{{"  session", s.Name}, {"  persona", s.Persona}, {"  isolation", string(s.Isolation)},
+		{"  network", string(s.Network)}, {"  append-only pile", appendOnly}}
+	if user.Warning != "" {
+		lines = append(lines, [2]string{"  WARNING", user.Warning})
+	}
+	return pairs(w, lines)
 }

@@ -38,7 +38,7 @@ func (e *Env) Up(ctx context.Context, o UpOptions, signals <-chan os.Signal) err
 	if s.Config.Sandbox.Isolation == jail.IsolationNone {
 		fmt.Fprint(e.Stderr, noIsolation)
 	}
-	if err := refusal(check(ctx, s.Config)); err != nil {
+	if err := check(ctx, s.Config).Refusal("this host cannot run the suite"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

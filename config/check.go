@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"playground/fault"
-	"playground/jail"
 	"playground/job"
 	"playground/racct"
 )
@@ -190,26 +189,6 @@ func address(s string) (netip.Addr, error) {
 	return ip, nil
 }
 
-func (v rawSandbox) check(c *checker, p platform) {
-	oneOf(c, "sandbox.isolation", v.Isolation, p.isolations)
-	oneOf(c, "sandbox.network", v.Network, p.networks)
-	span(c, "sandbox.handle_ttl", v.HandleTTL, "1m", "8760h")
-	// Each tenant takes 65,536 uids from here up: start above the host's own users and leave room for many tenants.
-	between(c, "sandbox.uid_base", v.UIDBase, 65_536, 2_000_000_000)
-	if v.PileSeed != "" {
-		absolute(c, "sandbox.pile_seed", v.PileSeed)
-	}
-	if !langForm.MatchString(v.Lang) {
-		c.refuse("sandbox.lang", v.Lang, "it must be a locale's name, such as C.UTF-8")
-	}
-	for _, dir := range strings.Split(v.Path, ":") {
-		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || strings.ContainsAny(dir, "\x00\n") {
-			c.refuse("sandbox.path", v.Path, "it must be absolute folders separated by colons; %q is not one", dir)
-			break
-		}
-	}
-}
-
 func (v rawJobs) check(c *checker) {
 	between(c, "jobs.active_per_tenant", v.ActivePerTenant, 1, 10_000)
 	between(c, "jobs.active_per_host", v.ActivePerHost, v.ActivePerTenant, 10_000)
@@ -246,10 +225,6 @@ func (v rawResources) check(c *checker) {
 
 // build copies checked values; every conversion below is within the ranges above.
 func (v raw) build(p platform) Config {
-	isolation := jail.Isolation(v.Sandbox.Isolation)
-	if v.Sandbox.Isolation == isolationAuto {
-		isolation = p.auto
-	}
 	return Config{
 		Host: v.Host.build(),
 		HTTP: HTTP{
@@ -261,15 +236,7 @@ func (v raw) build(p platform) Config {
 			SessionsPerTenant: int(v.HTTP.SessionsPerTenant),
 			MetricsListen:     v.HTTP.MetricsListen,
 		},
-		Sandbox: Sandbox{
-			Isolation: isolation,
-			Network:   jail.Network(v.Sandbox.Network),
-			HandleTTL: v.Sandbox.HandleTTL.must(),
-			UIDBase:   uint32(v.Sandbox.UIDBase),
-			PileSeed:  v.Sandbox.PileSeed,
-			Lang:      v.Sandbox.Lang,
-			Path:      v.Sandbox.Path,
-		},
+		Sandbox:   v.Sandbox.build(p),
 		Jobs:      v.Jobs.build(),
 		Log:       Log(v.Log),
 		resources: v.Resources.build(),

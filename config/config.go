@@ -6,6 +6,7 @@ package config
 
 import (
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -59,6 +60,15 @@ type Sandbox struct {
 	PileSeed  string         // empty, or an absolute path
 	Lang      string
 	Path      string
+
+	// FreeBSD: what sandboxes stand on, and what a jail gets.
+	Storage      jail.Storage
+	Dataset      string // storage zfs: below which ours are made
+	Template     string // what new sandboxes are made from
+	Quota        int64  // storage zfs: bytes that a sandbox may hold; 0 = no bound
+	DevfsRuleset int    // of a jail's /dev; 0 = the one that playground-jaild makes
+	TmpBytes     int64  // size of a tmpfs on /tmp; 0 = /tmp is in the tenant's storage
+	Addresses    netip.Prefix
 }
 
 // Jobs bounds commands. Limits is what package job enforces; the rest belongs to the layers around it.

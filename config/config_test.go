@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,7 +24,7 @@ import (
 // equal compares Configs with their unexported fields.
 func equal(t *testing.T, want, got Config) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Config{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Config{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("config differs (-want +got):\n%s", diff)
 	}
 }
@@ -58,6 +59,7 @@ func TestDefault(t *testing.T) {
 func TestHostChecks(t *testing.T) {
 	want := preflight.Options{
 		StateDir: "/var/db/playground", RunDir: "/var/run/playground", Isolation: "jail", DaemonUser: "playground", SecurelevelMin: 1,
+		Storage: "dir",
 	}
 	if diff := cmp.Diff(want, Default("freebsd").HostChecks()); diff != "" {
 		t.Errorf("HostChecks (-want +got):\n%s", diff)
@@ -156,6 +158,31 @@ swap = 0
 	equal(t, want, got)
 }
 
+func TestParseStorage(t *testing.T) {
+	const text = `
+[sandbox]
+storage = "zfs"
+dataset = "zroot/playground"
+template = "base-14.3"
+quota = "20GiB"
+devfs_ruleset = 17
+tmp_bytes = "1GiB"
+addresses = "fd00:706c:6179::/64"
+`
+	got, err := parse(strings.NewReader(text), "freebsd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default("freebsd")
+	want.Sandbox.Storage, want.Sandbox.Dataset, want.Sandbox.Template = jail.StorageZFS, "zroot/playground", "base-14.3"
+	want.Sandbox.Quota, want.Sandbox.DevfsRuleset, want.Sandbox.TmpBytes = 20<<30, 17, 1<<30
+	want.Sandbox.Addresses = netip.MustParsePrefix("fd00:706c:6179::/64")
+	equal(t, want, got)
+	if o := got.HostChecks(); o.Storage != "zfs" || o.DevfsRuleset != 17 {
+		t.Errorf("HostChecks = %+v", o)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("d", 90)
 	tests := []struct {
@@ -211,6 +238,20 @@ func TestParseRefuses(t *testing.T) {
 		{"command over execve", "linux", "[jobs]\ncommand_bytes = \"1MiB\"\n", []string{"jobs.command_bytes", "120KiB"}},
 		{"default over max", "linux", "[jobs]\nexec_max = \"30s\"\n", []string{"jobs.exec_default", "30s"}},
 		{"tiny memory", "linux", "[resources]\nmemory = \"1KiB\"\n", []string{"resources.memory", "0 (no limit)"}},
+		{"storage of the other system", "linux", "[sandbox]\nstorage = \"zfs\"\n", []string{"sandbox.storage", "one of dir"}},
+		{"unknown storage", "freebsd", "[sandbox]\nstorage = \"ufs\"\n", []string{"sandbox.storage", "dir, zfs"}},
+		{"zfs without dataset", "freebsd", "[sandbox]\nstorage = \"zfs\"\n", []string{"sandbox.dataset", "zroot/playground"}},
+		{"dataset like an option", "freebsd", "[sandbox]\ndataset = \"-r/x\"\n", []string{"sandbox.dataset"}},
+		{"dataset that is a snapshot", "freebsd", "[sandbox]\ndataset = \"z/x@y\"\n", []string{"sandbox.dataset"}},
+		{"dataset with an empty part", "freebsd", "[sandbox]\ndataset = \"z//x\"\n", []string{"sandbox.dataset"}},
+		{"template that is a path", "freebsd", "[sandbox]\ntemplate = \"../x\"\n", []string{"sandbox.template"}},
+		{"quota that dir cannot keep", "freebsd", "[sandbox]\nquota = \"1GiB\"\n", []string{"sandbox.quota", "cannot bound", "zfs"}},
+		{"tiny tmp", "freebsd", "[sandbox]\ntmp_bytes = 1\n", []string{"sandbox.tmp_bytes", "0 (no limit)"}},
+		{"ruleset too large", "freebsd", "[sandbox]\ndevfs_ruleset = 65536\n", []string{"sandbox.devfs_ruleset"}},
+		{"addresses without length", "freebsd", "[sandbox]\naddresses = \"127.1.0.0\"\n", []string{"sandbox.addresses", "127.80.0.0/16"}},
+		{"addresses with host bits", "freebsd", "[sandbox]\naddresses = \"127.1.2.3/16\"\n", []string{"sandbox.addresses", "127.1.0.0/16"}},
+		{"too few addresses", "freebsd", "[sandbox]\naddresses = \"127.1.0.0/30\"\n", []string{"sandbox.addresses", "at least 8"}},
+		{"multicast addresses", "freebsd", "[sandbox]\naddresses = \"224.0.0.0/16\"\n", []string{"sandbox.addresses"}},
 		{"log level", "linux", "[log]\nlevel = \"loud\"\n", []string{"log.level", "debug, info, warn, error"}},
 		{"several problems at once", "linux", "[log]\nlevel = \"\"\n[jobs]\nwarm = -1\n", []string{"log.level", "jobs.warm"}},
 		{"not TOML at all", "linux", "\x00\xff", []string{"line 1"}},

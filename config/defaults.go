@@ -28,6 +28,8 @@ func defaults() raw {
 			UIDBase:   1_000_000,
 			Lang:      "C.UTF-8",
 			Path:      "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+
+			Storage: string(jail.StorageDir), Template: jail.DefaultTemplate, Addresses: jail.DefaultAddresses,
 		},
 		Jobs: rawJobs{
 			ActivePerTenant:   8,
@@ -71,6 +73,7 @@ type platform struct {
 	auto       jail.Isolation
 	isolations []string
 	networks   []string
+	storages   []string
 }
 
 // platformOf returns goos's row; ok is false where no isolation exists.
@@ -82,12 +85,14 @@ func platformOf(goos string) (p platform, ok bool) {
 			isolations: []string{isolationAuto, string(jail.IsolationJail), string(jail.IsolationNone)},
 			networks: []string{string(jail.NetworkNone), string(jail.NetworkInherit), string(jail.NetworkAddress),
 				string(jail.NetworkVNET)},
+			storages: []string{string(jail.StorageDir), string(jail.StorageZFS)},
 		}, true
 	case "linux":
 		return platform{
 			auto:       jail.IsolationNamespaces,
 			isolations: []string{isolationAuto, string(jail.IsolationNamespaces), string(jail.IsolationNone)},
 			networks:   []string{string(jail.NetworkNone), string(jail.NetworkHost)},
+			storages:   []string{string(jail.StorageDir)},
 		}, true
 	}
 	return platform{}, false

@@ -51,6 +51,14 @@ type rawSandbox struct {
 	PileSeed  string   `toml:"pile_seed"`
 	Lang      string   `toml:"lang"`
 	Path      string   `toml:"path"`
+
+	Storage      string `toml:"storage"`
+	Dataset      string `toml:"dataset"`
+	Template     string `toml:"template"`
+	Quota        Bytes  `toml:"quota"`
+	DevfsRuleset int64  `toml:"devfs_ruleset"`
+	TmpBytes     Bytes  `toml:"tmp_bytes"`
+	Addresses    string `toml:"addresses"`
 }
 
 type rawJobs struct {

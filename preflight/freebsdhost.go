@@ -53,6 +53,19 @@ func judgeFreeBSD(f freebsdFacts, o Options) []Check {
 	return append(checks, judgeFlags(f), judgeHostMemory(f), judgeSockets(o.RunDir))
 }
 
+// judgeFreeBSDSandboxes judges what a jail is made of. The daemon's own device rules are not among it: it mends them.
+func judgeFreeBSDSandboxes(f freebsdFacts, o Options) []Check {
+	checks := []Check{judgeIsolation(o), judgeRelease(f)}
+	if o.Isolation == isolationNone {
+		return checks
+	}
+	checks = append(checks, judgeRoot(f.root), judgeJails(f), judgeModules(f))
+	if o.DevfsRuleset != 0 && o.DevfsRuleset != ownRuleset {
+		checks = append(checks, judgeDevfs(f, o))
+	}
+	return checks
+}
+
 // judgeRelease asks for 13.2, the first with nullfs over a single file, and warns of all of 13: a process that becomes a
 // reaper, forks and dies before its child costs that kernel a process number for ever.
 func judgeRelease(f freebsdFacts) Check {

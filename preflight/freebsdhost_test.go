@@ -149,3 +149,20 @@ func TestPermanent(t *testing.T) {
 		}
 	}
 }
+
+func TestJudgeFreeBSDSandboxes(t *testing.T) {
+	f, o := goodFreeBSD(), jailOptions()
+	f.racct, f.secure, f.user, f.storage = nil, -1, syscall.ENOENT, storage{err: syscall.EIO} // none of it is a jail's
+	f.devfs = devfs{exists: true}                                                             // the daemon's own rules, which it mends
+	if r := (Report{judgeFreeBSDSandboxes(f, o)}); r.Worst() != Pass || len(r.Checks) != 5 {
+		t.Errorf("report = %+v", r)
+	}
+	f.jailed, f.devfs, o.DevfsRuleset = true, devfs{}, 17
+	r := Report{judgeFreeBSDSandboxes(f, o)}
+	if failed := r.Failed(); len(failed) != 2 || failed[0].Name != "jails" || failed[1].Name != "devfs" {
+		t.Errorf("in a jail, with a ruleset that is not there: %+v", r)
+	}
+	if r := (Report{judgeFreeBSDSandboxes(f, Options{Isolation: isolationNone})}); len(r.Failed()) != 0 {
+		t.Errorf("without isolation: %+v", r)
+	}
+}

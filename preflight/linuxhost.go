@@ -59,13 +59,18 @@ func visibleOnLinux() []string {
 
 // judgeLinux turns facts into checks.
 func judgeLinux(f linuxFacts, o Options) []Check {
+	checks := append(judgeLinuxSandboxes(f, o), judgeCgroup(f.cgroup), judgeClock(f.now, f.newest, linuxClock))
+	checks = append(checks, judgeStorage(o.StateDir, f.storage, visibleOnLinux())...)
+	return append(checks, judgeAppendOnly(f), judgeMemory(f.memory, "available"), judgeSockets(o.RunDir))
+}
+
+// judgeLinuxSandboxes judges what a sandbox is made of.
+func judgeLinuxSandboxes(f linuxFacts, o Options) []Check {
 	checks := []Check{judgeIsolation(o), judgeKernel(f.kernel)}
 	if o.Isolation != isolationNone {
 		checks = append(checks, judgeNamespaces(f), judgeProc(f), judgeSeccomp(f))
 	}
-	checks = append(checks, judgeCgroup(f.cgroup), judgeClock(f.now, f.newest, linuxClock))
-	checks = append(checks, judgeStorage(o.StateDir, f.storage, visibleOnLinux())...)
-	return append(checks, judgeAppendOnly(f), judgeMemory(f.memory, "available"), judgeSockets(o.RunDir))
+	return checks
 }
 
 // judgeKernel asks for mount_setattr(2) and what came before it.

@@ -182,3 +182,19 @@ func TestNoIsolationOnLinux(t *testing.T) {
 		t.Errorf("report = %+v", r)
 	}
 }
+
+func TestJudgeLinuxSandboxes(t *testing.T) {
+	f := goodLinux()
+	f.storage, f.memory, f.cgroup = storage{err: os.ErrPermission}, 0, cgroup{} // none of it is a sandbox's
+	checks := judgeLinuxSandboxes(f, goodOptions())
+	if r := (Report{checks}); r.Worst() != Pass || len(checks) != 5 {
+		t.Errorf("report = %+v", r)
+	}
+	f.namespaces = forkError(syscall.EPERM)
+	if r := (Report{judgeLinuxSandboxes(f, goodOptions())}); len(r.Failed()) != 1 || r.Failed()[0].Name != "namespaces" {
+		t.Errorf("without namespaces: %+v", r)
+	}
+	if r := (Report{judgeLinuxSandboxes(f, Options{Isolation: isolationNone})}); len(r.Failed()) != 0 {
+		t.Errorf("without isolation: %+v", r)
+	}
+}

@@ -15,26 +15,18 @@ import (
 
 func platform(_ context.Context, o Options) []Check { return judgeFreeBSD(gather(o), o) }
 
+func platformSandboxes(_ context.Context, o Options) []Check {
+	return judgeFreeBSDSandboxes(gatherSandboxes(o), o)
+}
+
 // gather finds the facts out.
 func gather(o Options) freebsdFacts {
-	f := freebsdFacts{
-		root: os.Geteuid() == 0, storage: statStorage(o.StateDir), now: time.Now(), newest: newestIn(o.StateDir),
-		modules: make(map[string]error), devfs: readDevfs(o.DevfsRuleset),
-	}
-	f.release, f.releaseErr = unix.Sysctl("kern.osrelease")
+	f := gatherSandboxes(o)
+	f.storage, f.now, f.newest = statStorage(o.StateDir), time.Now(), newestIn(o.StateDir)
 	// A 1-byte boolean, which the typed calls refuse.
 	f.racct, f.racctErr = unix.SysctlRaw("kern.racct.enable")
-	var jailed uint32
-	jailed, f.jailedErr = unix.SysctlUint32("security.jail.jailed")
-	f.jailed = jailed != 0
-	var level uint32
-	level, f.secureErr = unix.SysctlUint32("kern.securelevel")
-	f.secure = int(int32(level)) // -1 is a level
 	if o.DaemonUser != "" {
 		_, f.user = user.Lookup(o.DaemonUser)
-	}
-	for _, module := range modules() {
-		f.modules[module] = findModule(module)
 	}
 	if memory, err := unix.SysctlUint64("hw.physmem"); err == nil {
 		f.installed = memory
@@ -46,6 +38,22 @@ func gather(o Options) freebsdFacts {
 	f.appendOnly = fmt.Errorf("%w: at this securelevel the probe's file could not be removed", errNotProbed)
 	if f.root && !f.permanent() {
 		f.appendOnly = probeAppendOnly(o.StateDir)
+	}
+	return f
+}
+
+// gatherSandboxes finds out what judgeFreeBSDSandboxes asks for.
+func gatherSandboxes(o Options) freebsdFacts {
+	f := freebsdFacts{root: os.Geteuid() == 0, modules: make(map[string]error), devfs: readDevfs(o.DevfsRuleset)}
+	f.release, f.releaseErr = unix.Sysctl("kern.osrelease")
+	var jailed uint32
+	jailed, f.jailedErr = unix.SysctlUint32("security.jail.jailed")
+	f.jailed = jailed != 0
+	var level uint32
+	level, f.secureErr = unix.SysctlUint32("kern.securelevel")
+	f.secure = int(int32(level)) // -1 is a level
+	for _, module := range modules() {
+		f.modules[module] = findModule(module)
 	}
 	return f
 }

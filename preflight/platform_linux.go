@@ -17,19 +17,28 @@ import (
 
 func platform(ctx context.Context, o Options) []Check { return judgeLinux(gather(ctx, o), o) }
 
+func platformSandboxes(ctx context.Context, o Options) []Check {
+	return judgeLinuxSandboxes(gatherSandboxes(ctx, o), o)
+}
+
 // gather finds the facts out. What cannot be read is left empty, which judges to a warning.
 func gather(ctx context.Context, o Options) linuxFacts {
+	f := gatherSandboxes(ctx, o)
+	f.memory = available(text("/proc/meminfo"))
+	f.storage = statStorage(o.StateDir)
+	f.now, f.newest = time.Now(), newestIn(o.StateDir)
+	f.cgroup = ownCgroup()
+	f.appendOnly = probeAppendOnly(o.StateDir)
+	return f
+}
+
+// gatherSandboxes finds out what judgeLinuxSandboxes asks for.
+func gatherSandboxes(ctx context.Context, o Options) linuxFacts {
 	f := linuxFacts{
-		root:       os.Geteuid() == 0,
-		kernel:     kernelRelease(),
-		memory:     available(text("/proc/meminfo")),
-		storage:    statStorage(o.StateDir),
-		now:        time.Now(),
-		newest:     newestIn(o.StateDir),
-		settings:   settings(),
-		seccomp:    unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0, 0, 0),
-		cgroup:     ownCgroup(),
-		appendOnly: probeAppendOnly(o.StateDir),
+		root:     os.Geteuid() == 0,
+		kernel:   kernelRelease(),
+		settings: settings(),
+		seccomp:  unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0, 0, 0),
 	}
 	f.seccompFilter = field(text("/proc/self/status"), "Seccomp") == "2"
 	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)

@@ -10,6 +10,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"playground/fault"
 )
 
 // A Status is a check's result.
@@ -66,6 +68,12 @@ func Run(ctx context.Context, o Options) Report {
 	return Report{Checks: platform(ctx, o)}
 }
 
+// Sandboxes makes only those checks that say whether this platform's sandboxes can be made at all. It is for the daemon that
+// makes them: quick, and without a probe in the state folder. Of Run's remark about undumpable processes the same is true.
+func Sandboxes(ctx context.Context, o Options) Report {
+	return Report{Checks: platformSandboxes(ctx, o)}
+}
+
 // Worst returns the worst result; an empty report passes nothing.
 func (r Report) Worst() Status {
 	if len(r.Checks) == 0 {
@@ -92,6 +100,27 @@ func (r Report) Failed() []Check {
 		}
 	}
 	return failed
+}
+
+// Refusal is the error of checks that failed, nil if none did: what cannot be done, then what is wrong, and as the hint what
+// mends it.
+func (r Report) Refusal(what string) error {
+	failed := r.Failed()
+	if len(failed) == 0 {
+		return nil
+	}
+	var text, mend strings.Builder
+	for _, check := range failed {
+		fmt.Fprintf(&text, "\n  %s: %s", check.Name, check.Detail)
+		if check.Remedy == "" {
+			continue
+		}
+		if mend.Len() > 0 {
+			mend.WriteString("; then: ")
+		}
+		mend.WriteString(check.Remedy)
+	}
+	return fault.New(fault.Unavailable, "%s:%s", what, &text).WithHint("%s", &mend)
 }
 
 // WriteFailures writes each failed check, and what mends it.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"playground/fault"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,6 +80,24 @@ func TestWriteFailures(t *testing.T) {
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }
+
+func TestRefusal(t *testing.T) {
+	good, bare := pass("disk", "9 GiB"), fail("seccomp", "", "not there")
+	one, two := fail("kernel", "install 5.12", "5.4 is too old"), fail("proc", "unmask it", "masked")
+	if err := (Report{[]Check{good, warn("cgroup", "x", "y")}}).Refusal("no"); err != nil {
+		t.Errorf("no check failed, and the refusal is %v", err)
+	}
+	err := Report{[]Check{bare, one, good, two}}.Refusal("sandboxes cannot be made")
+	if !errors.Is(err, fault.Unavailable) {
+		t.Fatalf("refusal = %v", err)
+	}
+	if diff := cmp.Diff("sandboxes cannot be made:\n  seccomp: not there\n  kernel: 5.4 is too old\n  proc: masked", err.Error()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	if hint := fault.HintOf(err); hint != "install 5.12; then: unmask it" {
+		t.Errorf("hint = %q", hint)
+	}
+}
 
 func TestReportJSON(t *testing.T) {
 	for want, r := range map[string]Report{

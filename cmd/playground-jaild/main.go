@@ -4,9 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
-	"path/filepath"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"playground/config"
@@ -14,6 +15,7 @@ import (
 	"playground/internal/rootd"
 	"playground/jail"
 	"playground/localapi/jailapi"
+	"playground/preflight"
 )
 
 func main() {
@@ -21,34 +23,64 @@ func main() {
 	os.Exit(rootd.Main("playground-jaild", config.Config.JailSocket, os.Args[1:], os.Stdout, os.Stderr, serve))
 }
 
+// Log event names.
+const (
+	eventIsolationNone = "ISOLATION_NONE"
+	eventNotReattached = "not_reattached" // a session of an earlier run whose sandbox could not be made again
+	eventLeftovers     = "leftovers_stay" // what belongs to no tenant and could not be cleared away
+)
+
 func serve(ctx context.Context, h rootd.Host) error {
+	// Before this process is undumpable, which makes the probe of user namespaces fail.
+	if err := preflight.Sandboxes(ctx, h.Config.HostChecks()).Refusal("sandboxes cannot be made on this host"); err != nil {
+		return err
+	}
 	if err := daemon.UndumpableParent(); err != nil {
 		return err
 	}
-	manager, err := jail.NewManager(options(h.Config))
+	opts := options(h.Config)
+	manager, err := jail.NewManager(opts)
+	if err != nil {
+		return err
+	}
+	sandboxes, templates, err := newTemplates(manager, opts)
 	if err != nil {
 		return err
 	}
 	if h.Config.Sandbox.Isolation == jail.IsolationNone {
-		h.Log.Warn().Msg("ISOLATION_NONE")
+		h.Log.Warn().Msg(eventIsolationNone)
 	}
-	socket, err := h.Serve(h.Config.JailSocket(), jailapi.Routes(manager, jailapi.Access{Callers: h.Callers, Runners: h.Own}), 0)
+	access := jailapi.Access{Callers: h.Callers, Runners: h.Own, Operators: h.Own}
+	socket, err := h.Serve(h.Config.JailSocket(), jailapi.Routes(sandboxes, templates, access), 0)
 	if err != nil {
 		return err
 	}
 	// The sandboxes come first, so that they end last: no request finds them gone.
-	sandboxes := daemon.NewTask("sandboxes", func(ctx context.Context, ready func()) error {
-		ready()
+	kept := daemon.NewTask("sandboxes", func(ctx context.Context, ready func()) error {
+		logFailed(manager.Reattach(ctx), h.Log)
+		ready() // only now is the first request answered
 		return manager.Run(ctx)
 	})
-	return daemon.Run(ctx, h.Log, sandboxes, socket)
+	return daemon.Run(ctx, h.Log, kept, socket)
+}
+
+// logFailed tells which sandboxes of open sessions could not be brought back. That stops nobody: the other tenants must not wait
+// for it, and that tenant's next command tries again.
+func logFailed(failed map[string]error, log zerolog.Logger) {
+	for tenant, err := range failed {
+		if tenant == "" {
+			log.Error().Err(err).Msg(eventLeftovers)
+			continue
+		}
+		log.Error().Str("tenant", tenant).Err(err).AnErr("cause", errors.Unwrap(err)).Msg(eventNotReattached)
+	}
 }
 
 func options(cfg config.Config) jail.Options {
 	opts := jail.Options{
 		Prefix:    cfg.Host.Prefix,
 		StateDir:  cfg.Host.StateDir,
-		Supervise: supervise(cfg.Host.LibexecDir),
+		Supervise: rootd.Supervise(cfg.Host.LibexecDir),
 		Isolation: cfg.Sandbox.Isolation,
 		Network:   cfg.Sandbox.Network,
 		HandleTTL: cfg.Sandbox.HandleTTL,
@@ -58,18 +90,17 @@ func options(cfg config.Config) jail.Options {
 		Limits:    cfg.Resources(),
 		Warm:      cfg.Jobs.Warm,
 		Log:       os.Stderr,
+
+		Storage:      cfg.Sandbox.Storage,
+		Dataset:      cfg.Sandbox.Dataset,
+		Template:     cfg.Sandbox.Template,
+		Quota:        cfg.Sandbox.Quota,
+		DevfsRuleset: cfg.Sandbox.DevfsRuleset,
+		TmpBytes:     cfg.Sandbox.TmpBytes,
+		Addresses:    cfg.Sandbox.Addresses,
 	}
 	if os.Geteuid() == 0 && cfg.Sandbox.Isolation == jail.IsolationNamespaces {
 		opts.UIDBase = cfg.Sandbox.UIDBase
 	}
 	return opts
-}
-
-// supervise is where the helper program lies: "supervise" once installed, with its full name beside a build's daemons.
-func supervise(dir string) string {
-	path := filepath.Join(dir, "supervise")
-	if _, err := os.Stat(path); err != nil {
-		return filepath.Join(dir, "playground-supervise")
-	}
-	return path
 }

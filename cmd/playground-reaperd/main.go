@@ -44,14 +44,26 @@ func serve(ctx context.Context, h rootd.Host) error {
 	if err := os.MkdirAll(h.Config.Host.StateDir, 0o700); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "cannot make the state folder").WithHint("set host.state_dir to a folder this user may make")
 	}
+	lost := reaper.LostFile(filepath.Join(h.Config.Host.StateDir, "lost-proof.json"))
+	if err := recoverJournal(journal(h.Config.Host.RunDir), h.Config.Jobs.ProofDeadline, lost, h.Log); err != nil {
+		return err
+	}
+	if err := sweep(h.Config, lost, h.Log); err != nil {
+		return err
+	}
 	runner := reaper.NewRunner(jailapi.NewClient(h.Config.JailSocket()), reaper.Options{
 		TermGrace:     h.Config.Jobs.TermGrace,
 		ProofDeadline: h.Config.Jobs.ProofDeadline,
+		Supervise:     rootd.Supervise(h.Config.Host.LibexecDir),
+		Warm:          h.Config.Jobs.Warm,
+		Log:           os.Stderr,
+		Journal:       journal(h.Config.Host.RunDir),
 	})
 	defer runner.Close()
 	limitJobs(runner, h.Log)
-	manager := job.NewManager(runner, h.Config.JobLimits(), reaper.LostFile(filepath.Join(h.Config.Host.StateDir, "lost-proof.json")))
-	socket, err := h.Serve(h.Config.ReaperSocket(), jobapi.Routes(manager, h.Callers), jobapi.BodyBytes(h.Config.JobLimits()))
+	manager := job.NewManager(runner, h.Config.JobLimits(), lost)
+	access := jobapi.Access{Callers: h.Callers, Operators: h.Own}
+	socket, err := h.Serve(h.Config.ReaperSocket(), jobapi.Routes(manager, newHost(runner, h.Config), access), jobapi.BodyBytes(h.Config.JobLimits()))
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,11 @@ func ackCommand(env *cli.Env) *cobra.Command {
 		RunE: interruptible(func(ctx context.Context, _ []string) error { return env.Ack(ctx) })}
 }
 
+func cleanCommand(env *cli.Env) *cobra.Command {
+	return &cobra.Command{Use: "clean", Short: "Remove what commands of an earlier reaperd left, and say what", Args: exactly(),
+		RunE: interruptible(func(ctx context.Context, _ []string) error { return env.Clean(ctx) })}
+}
+
 func versionCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print the version", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error { return env.Version() }}

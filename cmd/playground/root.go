@@ -53,8 +53,8 @@ func newRoot(env *cli.Env) *cobra.Command {
 		}
 		return cmd.Help()
 	}
-	root.AddCommand(userCommand(env), upCommand(env), demoCommand(env), mcpCommand(env), statusCommand(env), doctorCommand(env),
-		readyCommand(env), ackCommand(env), versionCommand(env), benchCommand(env))
+	root.AddCommand(userCommand(env), templateCommand(env), upCommand(env), demoCommand(env), mcpCommand(env), statusCommand(env), doctorCommand(env),
+		readyCommand(env), ackCommand(env), cleanCommand(env), versionCommand(env), benchCommand(env))
 	return root
 }
 

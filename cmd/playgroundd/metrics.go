@@ -15,13 +15,13 @@ import (
 const scrapeLimit = 2 * time.Second
 
 // newRegistry returns the metrics of this process and of what the other daemons say when they are asked.
-func newRegistry(jobs hostStatus, jails func(context.Context) ([]jail.Sandbox, error)) *prometheus.Registry {
+func newRegistry(suite *suiteCollector) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "playground_build_info", Help: "Always 1; the version is a label.",
 		ConstLabels: prometheus.Labels{"version": version.String()}})
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &suiteCollector{jobs: jobs, jails: jails})
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), suite)
 	return registry
 }
 
@@ -31,7 +31,7 @@ type suiteCollector struct {
 	jails func(context.Context) ([]jail.Sandbox, error)
 }
 
-// The metrics of the suite. Tenants are counted, not named: labels must stay few.
+// The metrics of the suite. Tenants are counted, not named: see usageCollector.
 var (
 	descUp       = prometheus.NewDesc("playground_daemon_up", "Whether the daemon answers.", []string{"daemon"}, nil)
 	descActive   = prometheus.NewDesc("playground_jobs_active", "Commands that run now.", nil, nil)

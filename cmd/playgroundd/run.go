@@ -60,6 +60,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		// collect at every fourth call.
 		debug.SetGCPercent(400)
 	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// Above this it collects as often as it must: after a burst of large files the heap would else keep five times its size.
+		debug.SetMemoryLimit(192 << 20)
+	}
 	logger, err := daemon.Logger(stderr, c.Log.Level, "playgroundd")
 	if err != nil {
 		return err
@@ -84,7 +88,7 @@ func serve(ctx context.Context, c config.Config, logger zerolog.Logger) error {
 		return err
 	}
 	defer accounts.Close()
-	registry := newRegistry(jobs.Status, jails.List)
+	registry := newRegistry(&suiteCollector{jobs: jobs.Status, jails: jails.List})
 	endpoint := transport.New(transport.Options{
 		Authenticate: func(ctx context.Context, token string) (string, string, error) {
 			who, err := accounts.Authenticate(ctx, token)
@@ -101,8 +105,9 @@ func serve(ctx context.Context, c config.Config, logger zerolog.Logger) error {
 		}),
 		forget: endpoint.Forget, security: daemon.Security(logger),
 	}
-	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	tasks, err := listenAll(c, endpoint, operator, metrics, logger)
+	all := promhttp.HandlerFor(named(registry, usageCollector{jobs.Usage}), promhttp.HandlerOpts{})
+	counts := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	tasks, err := listenAll(c, endpoint, operator, all, counts, logger)
 	if err != nil {
 		return err
 	}
@@ -132,20 +137,21 @@ func daemons(jails *jailapi.Client, jobs *jobapi.Client) []userapi.Check {
 	}
 }
 
-// listenAll opens every socket and returns the tasks that serve them.
-func listenAll(c config.Config, endpoint *transport.Transport, operator userapi.Users, metrics http.Handler, logger zerolog.Logger) ([]daemon.Task, error) {
+// listenAll opens every socket and returns the tasks that serve them. The operator sees all metrics, the loopback port counts
+// only.
+func listenAll(c config.Config, endpoint *transport.Transport, operator userapi.Users, all, counts http.Handler, logger zerolog.Logger) ([]daemon.Task, error) {
 	open, err := listen(c)
 	if err != nil {
 		return nil, err
 	}
-	routes := userapi.Routes(operator, localapi.Uids(0, uint32(os.Geteuid())), metrics)
+	routes := userapi.Routes(operator, localapi.Uids(0, uint32(os.Geteuid())), all)
 	handler := localapi.Handler(routes, localapi.Options{OnError: func(r *http.Request, err error) {
 		logger.Warn().Str("route", r.Pattern).Err(err).Msg(eventRequestFailed)
 	}})
 	server := endpoint.Server(endpoint.Handler())
 	tasks := []daemon.Task{daemon.HTTPTask("operator", localapi.Server(handler), open.operator)}
 	if open.metrics != nil {
-		tasks = append(tasks, daemon.HTTPTask("metrics", metricsServer(operator, metrics), open.metrics))
+		tasks = append(tasks, daemon.HTTPTask("metrics", metricsServer(operator, counts), open.metrics))
 	}
 	return append(tasks, mcpTask{daemon.HTTPTask("mcp", server, open.mcp), endpoint}), nil
 }

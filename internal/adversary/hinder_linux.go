@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -49,7 +50,10 @@ func starve(idle bool, count string) {
 		var last unix.CPUSet
 		last.Set(runtime.NumCPU() - 1)
 		unix.SchedSetaffinity(0, &last)
-		for { //nolint:staticcheck // that is the attack
+		for spins := uint64(0); ; spins++ { // that is the attack
+			if spins == math.MaxUint64 {
+				return
+			}
 		}
 	}
 	runtime.LockOSThread()

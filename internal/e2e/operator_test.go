@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -58,6 +59,19 @@ func TestOperatorsDay(t *testing.T) {
 		t.Errorf("a revoked token is answered with %d", got)
 	}
 	h.must(nil, "status")
+	if runtime.GOOS == "linux" { // nothing stands on a template here, and nothing can be left to clean
+		h.refused(t, "there are no templates", "template", "list")
+		h.refused(t, "there are no templates", "template", "create", "base", "--from", "/")
+		h.refused(t, "there are no templates", "template", "destroy", "base")
+	}
+	var cleaned struct {
+		Jails, Limits, Left []string
+		Reason              string
+	}
+	h.must(&cleaned, "clean")
+	if len(cleaned.Jails)+len(cleaned.Limits)+len(cleaned.Left) > 0 || (cleaned.Reason == "") != (runtime.GOOS != "linux") {
+		t.Errorf("clean says %+v", cleaned)
+	}
 	h.must(nil, "ready", "--timeout", "5s")
 	h.must(nil, "user", "destroy", "ada", "--force")
 	var list []struct{}

@@ -25,16 +25,18 @@ type Sandboxes interface {
 }
 
 // An Access says who may use the daemon. Runners may do more than Callers: an attachment and a holder's connection let
-// their bearer run commands past every job limit, so they are for the process that runs things and nobody else.
+// their bearer run commands past every job limit, so they are for the process that runs things and nobody else. Operators
+// name files of the host, so the transport's user is not among them.
 type Access struct {
-	Callers localapi.Access // all other routes
-	Runners localapi.Access // attachment and connect
+	Callers   localapi.Access // all other routes
+	Runners   localapi.Access // attachment and connect
+	Operators localapi.Access // making and destroying templates
 }
 
 // Routes returns the daemon's table.
-func Routes(s Sandboxes, access Access) []localapi.Route {
+func Routes(s Sandboxes, t Templates, access Access) []localapi.Route {
 	h := handlers{s}
-	return []localapi.Route{
+	return append(templateRoutes(t, access), []localapi.Route{
 		{Method: "POST", Path: "/v1/sandboxes", Access: access.Callers, Handle: h.provision},
 		{Method: "GET", Path: "/v1/sandboxes", Access: access.Callers, Handle: h.list},
 		{Method: "GET", Path: "/v1/sandboxes/{tenant}", Access: access.Callers, Handle: h.get},
@@ -43,7 +45,7 @@ func Routes(s Sandboxes, access Access) []localapi.Route {
 		{Method: "POST", Path: "/v1/sandboxes/{tenant}/close", Access: access.Callers, Handle: h.close},
 		{Method: "GET", Path: "/v1/sandboxes/{tenant}/attachment", Access: access.Runners, Handle: h.attachment},
 		{Method: "POST", Path: "/v1/sandboxes/{tenant}/connect", Access: access.Runners, Handle: h.connect},
-	}
+	}...)
 }
 
 type handlers struct{ s Sandboxes }

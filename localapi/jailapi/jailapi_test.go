@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	sandbox    jail.Sandbox
 	attachment jail.Attachment
+	template   jail.Template
 	file       *os.File
 	err        error
 	got        []any
@@ -75,6 +76,27 @@ func (f *fake) Connect(_ context.Context, tenant string) (*os.File, error) {
 	return f.file, f.err
 }
 
+// templates are the fake's other half, whose methods have the same names.
+type templates struct{ *fake }
+
+func (f templates) Create(_ context.Context, name, source string) (jail.Template, error) {
+	f.see("create template", name, source)
+	return f.template, f.err
+}
+
+func (f templates) List(context.Context) ([]jail.Template, error) {
+	f.see("templates")
+	if f.template.Name == "" {
+		return nil, f.err
+	}
+	return []jail.Template{f.template}, f.err
+}
+
+func (f templates) Destroy(_ context.Context, name string) error {
+	f.see("destroy template", name)
+	return f.err
+}
+
 func serve(t *testing.T, f *fake, access jailapi.Access) *jailapi.Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "jail")
@@ -86,7 +108,7 @@ func serve(t *testing.T, f *fake, access jailapi.Access) *jailapi.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := localapi.Server(localapi.Handler(jailapi.Routes(f, access), localapi.Options{}))
+	server := localapi.Server(localapi.Handler(jailapi.Routes(f, templates{f}, access), localapi.Options{}))
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ln) }()
 	client := jailapi.NewClient(path)
@@ -103,7 +125,7 @@ func serve(t *testing.T, f *fake, access jailapi.Access) *jailapi.Client {
 
 func all() jailapi.Access {
 	me := localapi.Uids(uint32(os.Geteuid()))
-	return jailapi.Access{Callers: me, Runners: me}
+	return jailapi.Access{Callers: me, Runners: me, Operators: me}
 }
 
 var sample = jail.Sandbox{
@@ -111,9 +133,12 @@ var sample = jail.Sandbox{
 	AppendOnly: jail.AppendOnly{Enforced: true, Reason: "sappnd"}, Created: time.Unix(1700000000, 5).UTC(), Attached: true, Handles: 2,
 }
 
+var base = jail.Template{Name: "base", Storage: jail.StorageDir, Source: "/b.txz", Release: "14.3-RELEASE",
+	Created: time.Unix(1700000000, 0).UTC(), UsedBy: []string{"ann"}}
+
 func TestEveryCallArrivesAndReturns(t *testing.T) {
 	f := &fake{sandbox: sample, attachment: jail.Attachment{Sandbox: sample, Generation: 1 << 63, Env: []string{"A=b\x00<"}, Cwd: "/home/ann",
-		Limits: racct.Limits{Processes: 256}}}
+		Limits: racct.Limits{Processes: 256}}, template: base}
 	c, ctx := serve(t, f, all()), context.Background()
 	spec := jail.ProvisionSpec{Tenant: "ann", Persona: "p", Network: jail.NetworkHost}
 	options := jail.OpenOptions{Cwd: "/tmp", Env: map[string]string{"K": "v"}}
@@ -131,6 +156,9 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 		{func() (any, error) { return c.Open(ctx, "ann", options) }, []any{"open", "ann", options}, sample},
 		{func() (any, error) { return c.Close(ctx, "ann") }, []any{"close", "ann"}, sample},
 		{func() (any, error) { return c.Attachment(ctx, "ann") }, []any{"attachment", "ann"}, f.attachment},
+		{func() (any, error) { return c.CreateTemplate(ctx, "base", "/b.txz") }, []any{"create template", "base", "/b.txz"}, base},
+		{func() (any, error) { return c.Templates(ctx) }, []any{"templates"}, []jail.Template{base}},
+		{func() (any, error) { return none(c.DestroyTemplate(ctx, "base")) }, []any{"destroy template", "base"}, nil},
 	}
 	for _, tt := range tests {
 		f.got, f.err = nil, nil
@@ -161,6 +189,10 @@ func TestEmptyListIsNotNull(t *testing.T) {
 	list, err := serve(t, &fake{}, all()).List(context.Background())
 	if err != nil || list == nil || len(list) != 0 {
 		t.Errorf("got %v, %v", list, err)
+	}
+	templates, err := serve(t, &fake{}, all()).Templates(context.Background())
+	if err != nil || templates == nil || len(templates) != 0 {
+		t.Errorf("templates: got %v, %v", templates, err)
 	}
 }
 
@@ -199,18 +231,19 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestAccess holds the table to its two classes of callers, and to nobody where no class is given.
+// TestAccess holds the table to its three classes of callers, and to nobody where no class is given.
 func TestAccess(t *testing.T) {
 	me, other := localapi.Uids(uint32(os.Geteuid())), localapi.Uids(uint32(os.Geteuid())+1)
 	ctx := context.Background()
 	for _, tt := range []struct {
-		access         jailapi.Access
-		caller, runner bool
+		access                   jailapi.Access
+		caller, runner, operator bool
 	}{
-		{jailapi.Access{}, false, false},
-		{jailapi.Access{Callers: me}, true, false},
-		{jailapi.Access{Callers: me, Runners: other}, true, false},
-		{jailapi.Access{Callers: other, Runners: me}, false, true},
+		{jailapi.Access{}, false, false, false},
+		{jailapi.Access{Callers: me}, true, false, false},
+		{jailapi.Access{Callers: me, Runners: other, Operators: other}, true, false, false},
+		{jailapi.Access{Callers: other, Runners: me}, false, true, false},
+		{jailapi.Access{Callers: other, Operators: me}, false, false, true},
 	} {
 		c := serve(t, &fake{err: fault.New(fault.NotFound, "reached")}, tt.access)
 		callers := []error{c.Destroy(ctx, "a")}
@@ -220,12 +253,14 @@ func TestAccess(t *testing.T) {
 			func() (any, error) { return c.Get(ctx, "a") },
 			func() (any, error) { return c.Open(ctx, "a", jail.OpenOptions{}) },
 			func() (any, error) { return c.Close(ctx, "a") },
+			func() (any, error) { return c.Templates(ctx) },
 		} {
 			_, err := call()
 			callers = append(callers, err)
 		}
 		_, attachErr := c.Attachment(ctx, "a")
 		_, connectErr := c.Connect(ctx, "a")
+		_, createErr := c.CreateTemplate(ctx, "base", "/etc")
 		check := func(errs []error, allowed bool) {
 			want := fault.Denied
 			if allowed {
@@ -239,5 +274,6 @@ func TestAccess(t *testing.T) {
 		}
 		check(callers, tt.caller)
 		check([]error{attachErr, connectErr}, tt.runner)
+		check([]error{createErr, c.DestroyTemplate(ctx, "base")}, tt.operator)
 	}
 }

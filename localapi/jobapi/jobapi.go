@@ -76,17 +76,17 @@ func BodyBytes(limits job.Limits) int64 {
 }
 
 // Routes returns the daemon's table.
-func Routes(jobs Jobs, access localapi.Access) []localapi.Route {
+func Routes(jobs Jobs, host Host, access Access) []localapi.Route {
 	h := handlers{jobs}
-	return []localapi.Route{
-		{Method: "POST", Path: "/v1/exec", Access: access, Handle: h.exec},
-		{Method: "POST", Path: "/v1/jobs", Access: access, Handle: h.start},
-		{Method: "POST", Path: "/v1/jobs/{id}/poll", Access: access, Handle: h.poll},
-		{Method: "POST", Path: "/v1/jobs/{id}/cancel", Access: access, Handle: h.cancel},
-		{Method: "DELETE", Path: "/v1/tenants/{tenant}/jobs", Access: access, Handle: h.dropTenant},
-		{Method: "GET", Path: "/v1/status", Access: access, Handle: h.status},
-		{Method: "POST", Path: "/v1/ack", Access: access, Handle: h.ack},
-	}
+	return append(hostRoutes(host, access), []localapi.Route{
+		{Method: "POST", Path: "/v1/exec", Access: access.Callers, Handle: h.exec},
+		{Method: "POST", Path: "/v1/jobs", Access: access.Callers, Handle: h.start},
+		{Method: "POST", Path: "/v1/jobs/{id}/poll", Access: access.Callers, Handle: h.poll},
+		{Method: "POST", Path: "/v1/jobs/{id}/cancel", Access: access.Callers, Handle: h.cancel},
+		{Method: "DELETE", Path: "/v1/tenants/{tenant}/jobs", Access: access.Callers, Handle: h.dropTenant},
+		{Method: "GET", Path: "/v1/status", Access: access.Callers, Handle: h.status},
+		{Method: "POST", Path: "/v1/ack", Access: access.Callers, Handle: h.ack},
+	}...)
 }
 
 type handlers struct{ jobs Jobs }

@@ -34,6 +34,8 @@ type fake struct {
 	status    job.Status
 	page      job.Page
 	host      job.HostStatus
+	cleaned   jobapi.Cleaned
+	usage     jobapi.Usage
 	err       error
 	got       []any
 	block     chan struct{} // not nil: Exec waits for its context and closes it
@@ -78,7 +80,22 @@ func (f *fake) Ack() error {
 	return f.err
 }
 
-func serve(t testing.TB, jobs jobapi.Jobs, access localapi.Access) (*jobapi.Client, *localapi.Client) {
+func (f *fake) Clean(context.Context) (jobapi.Cleaned, error) {
+	f.got = []any{"clean"}
+	return f.cleaned, f.err
+}
+
+func (f *fake) Usage(context.Context) (jobapi.Usage, error) {
+	f.got = []any{"usage"}
+	return f.usage, f.err
+}
+
+// same gives both classes of callers one access.
+func same(access localapi.Access) jobapi.Access {
+	return jobapi.Access{Callers: access, Operators: access}
+}
+
+func serve(t testing.TB, jobs jobapi.Jobs, access jobapi.Access) (*jobapi.Client, *localapi.Client) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "job")
 	if err != nil {
@@ -90,7 +107,8 @@ func serve(t testing.TB, jobs jobapi.Jobs, access localapi.Access) (*jobapi.Clie
 		t.Fatal(err)
 	}
 	opts := localapi.Options{MaxBody: jobapi.BodyBytes(job.DefaultLimits())}
-	server := localapi.Server(localapi.Handler(jobapi.Routes(jobs, access), opts))
+	host, _ := jobs.(jobapi.Host) // nil where a test has no use for it
+	server := localapi.Server(localapi.Handler(jobapi.Routes(jobs, host, access), opts))
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ln) }()
 	client, raw := jobapi.NewClient(path), localapi.NewClient(path)
@@ -106,7 +124,7 @@ func serve(t testing.TB, jobs jobapi.Jobs, access localapi.Access) (*jobapi.Clie
 	return client, raw
 }
 
-func me() localapi.Access { return localapi.Uids(uint32(os.Geteuid())) }
+func me() jobapi.Access { return same(localapi.Uids(uint32(os.Geteuid()))) }
 
 func TestEveryCallArrivesAndReturns(t *testing.T) {
 	code := 3
@@ -218,8 +236,8 @@ func TestVanishedCallerCancelsExec(t *testing.T) {
 func TestEveryRouteNeedsAccess(t *testing.T) {
 	for _, access := range []localapi.Access{nil, localapi.Uids(uint32(os.Geteuid()) + 1)} {
 		f := &fake{}
-		_, raw := serve(t, f, access)
-		for _, route := range jobapi.Routes(f, access) {
+		_, raw := serve(t, f, same(access))
+		for _, route := range jobapi.Routes(f, f, same(access)) {
 			if err := raw.Do(context.Background(), route.Method, route.Path, nil, nil); !errors.Is(err, fault.Denied) {
 				t.Errorf("%s %s: error %v, want denied", route.Method, route.Path, err)
 			}
@@ -227,6 +245,43 @@ func TestEveryRouteNeedsAccess(t *testing.T) {
 		if f.got != nil {
 			t.Errorf("%v was reached", f.got)
 		}
+	}
+}
+
+// The transport's user, who may run commands, may not clean.
+func TestCleanIsForOperators(t *testing.T) {
+	mine, others := localapi.Uids(uint32(os.Geteuid())), localapi.Uids(uint32(os.Geteuid())+1)
+	f := &fake{}
+	c, _ := serve(t, f, jobapi.Access{Callers: mine, Operators: others})
+	if _, err := c.Clean(context.Background()); !errors.Is(err, fault.Denied) || f.got != nil {
+		t.Errorf("clean by the transport's user: %v, %v", f.got, err)
+	}
+	c, _ = serve(t, f, jobapi.Access{Callers: others, Operators: mine})
+	if _, err := c.Start(context.Background(), job.Spec{}); !errors.Is(err, fault.Denied) {
+		t.Errorf("start: %v", err)
+	}
+}
+
+// What was done is told although not all could be, and empty lists are lists.
+func TestHostCalls(t *testing.T) {
+	f := &fake{usage: jobapi.Usage{"ann": {"maxproc": 3}}, cleaned: jobapi.Cleaned{Jails: []string{"pg-ann.j1"}, Left: []string{"pg-bob.j2"}}}
+	c, _ := serve(t, f, me())
+	usage, err := c.Usage(context.Background())
+	if diff := cmp.Diff(f.usage, usage); diff != "" || err != nil {
+		t.Errorf("usage: %v, -want +got\n%s", err, diff)
+	}
+	f.err = fault.New(fault.ProofLost, "one jail is not empty")
+	if _, err := c.Usage(context.Background()); !errors.Is(err, fault.ProofLost) {
+		t.Errorf("usage: %v", err)
+	}
+	cleaned, err := c.Clean(context.Background())
+	want := jobapi.Cleaned{Jails: f.cleaned.Jails, Limits: []string{}, Left: f.cleaned.Left, Error: "one jail is not empty"}
+	if diff := cmp.Diff(want, cleaned); diff != "" || err != nil {
+		t.Errorf("clean: %v, -want +got\n%s", err, diff)
+	}
+	c, _ = serve(t, &fake{}, me())
+	if usage, err := c.Usage(context.Background()); err != nil || usage == nil {
+		t.Errorf("no usage: %v, %v", usage, err)
 	}
 }
 

@@ -28,6 +28,8 @@ type Jails interface {
 type Jobs interface {
 	DropTenant(ctx context.Context, tenant string) error
 	Status(ctx context.Context) (job.HostStatus, error)
+	// Usage returns what each tenant's commands use, by rctl(8) resource; empty where nobody counts that.
+	Usage(ctx context.Context) (map[string]map[string]int64, error)
 }
 
 // Accounts is the store of tenants and tokens.

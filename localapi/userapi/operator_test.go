@@ -73,11 +73,11 @@ func TestCreateIsAllOrNothing(t *testing.T) {
 }
 
 func TestCreateUndoesWhenTheCallerHasLeft(t *testing.T) {
-	w, o := newWorld(t)
+	w, _ := newWorld(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.fail["record"] = errors.New("disk full")
 	j := leavingJails{jails{w}, cancel}
-	o = userapi.NewOperator(j, jobs{w}, accounts{w}, userapi.About{})
+	o := userapi.NewOperator(j, jobs{w}, accounts{w}, userapi.About{})
 	if _, err := o.Create(ctx, jail.ProvisionSpec{Tenant: "ann"}); err == nil {
 		t.Error("no error")
 	}
@@ -329,6 +329,13 @@ func TestStatusWithMissingDaemons(t *testing.T) {
 	}
 	if err := userapi.Healthy(s); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "jaild") || fault.HintOf(err) != "start it" {
 		t.Errorf("health: %v", err)
+	}
+	if s.Usage["ann"]["maxproc"] != 3 || s.UsageError != "" {
+		t.Errorf("usage: %v, %q", s.Usage, s.UsageError)
+	}
+	w.fail["usage"] = errors.New("the kernel keeps no accounts")
+	if s, err := o.Status(context.Background()); err != nil || s.ActiveJobs != 3 || s.Usage != nil || s.UsageError != "the kernel keeps no accounts" {
+		t.Errorf("without usage: %+v, %v", s, err)
 	}
 	w.fail["status"] = gone
 	if s, err := o.Status(context.Background()); err != nil || s.ActiveJobs != 0 {

@@ -140,6 +140,11 @@ func (o *Operator) Status(ctx context.Context) (Status, error) {
 		s.ActiveJobs, s.RetainedJobs, s.Lost, s.Draining = host.Active, host.Retained, host.Lost, host.Draining
 	case !errors.Is(err, fault.Unavailable):
 		return Status{}, err
+	default: // there is nobody to ask for more
+		return s, nil
+	}
+	if s.Usage, err = o.jobs.Usage(ctx); err != nil {
+		s.UsageError = err.Error()
 	}
 	return s, nil
 }

@@ -59,6 +59,9 @@ type Status struct {
 	RetainedJobs int       `json:"retained_jobs"`
 	Lost         *job.Lost `json:"lost,omitempty"` // not nil: clean-up was not proved, and nothing starts
 	Draining     bool      `json:"draining"`       // reaperd is stopping
+	// Usage is what the commands of each tenant use now, by rctl(8) resource (FreeBSD); UsageError says why it is not known.
+	Usage      map[string]map[string]int64 `json:"usage,omitempty"`
+	UsageError string                      `json:"usage_error,omitempty"`
 }
 
 // The states of a daemon.

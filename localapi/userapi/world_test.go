@@ -122,6 +122,17 @@ func (j jobs) DropTenant(_ context.Context, tenant string) error {
 	return nil
 }
 
+func (j jobs) Usage(context.Context) (map[string]map[string]int64, error) {
+	if err := j.step("usage"); err != nil {
+		return nil, err
+	}
+	usage := map[string]map[string]int64{}
+	for tenant, n := range j.running {
+		usage[tenant] = map[string]int64{"maxproc": int64(n)}
+	}
+	return usage, nil
+}
+
 func (j jobs) Status(context.Context) (job.HostStatus, error) {
 	if err := j.step("status"); err != nil {
 		return job.HostStatus{}, err
