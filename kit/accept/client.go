@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"playground/version"
+)
+
+// A tenant is one tenant with its MCP client: the official Go SDK's, as any agent would use it.
+type tenant struct {
+	name    string
+	created created
+	session string
+	client  *mcp.ClientSession
+	base    *http.Transport
+}
+
+// bearer adds the tenant's token to every request.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(request)
+}
+
+func (t *tenant) connect(ctx context.Context, endpoint, token string) error {
+	t.base = &http.Transport{MaxIdleConnsPerHost: 32}
+	transport := &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: bearer{token, t.base}}}
+	return t.over(ctx, transport)
+}
+
+func (t *tenant) over(ctx context.Context, transport mcp.Transport) (err error) {
+	t.client, err = mcp.NewClient(&mcp.Implementation{Name: "playground-kit", Version: version.String()},
+		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}).Connect(ctx, transport, nil)
+	if err != nil {
+		return fmt.Errorf("cannot connect tenant %s: %w", t.name, err)
+	}
+	return nil
+}
+
+func (t *tenant) hangUp() {
+	if t.client != nil {
+		_ = t.client.Close() // the tenant is destroyed next
+		t.client = nil
+	}
+	if t.base != nil {
+		t.base.CloseIdleConnections()
+	}
+}
+
+// An opened is what open_session answers.
+type opened struct {
+	Session, Persona, Isolation, Network string
+	AppendOnly                           struct {
+		Enforced bool
+		Reason   string
+	} `json:"append_only"`
+}
+
+func (t *tenant) open(ctx context.Context) error {
+	a, err := t.call(ctx, "open_session", nil)
+	if err != nil {
+		return err
+	}
+	var o opened
+	a.into(&o)
+	if a.isError || o.Session == "" {
+		return fmt.Errorf("cannot open the session of %s: %s", t.name, a.text)
+	}
+	t.session = o.Session
+	return nil
+}
+
+// An answer is one tool result in the forms the checks need.
+type answer struct {
+	text    string
+	isError bool
+	blob    []byte
+	fields  json.RawMessage // structuredContent
+}
+
+// into decodes the structured content; a missing field stays zero and a check then says what is wrong.
+func (a answer) into(v any) { _ = json.Unmarshal(a.fields, v) }
+
+// call calls a tool, with the tenant's session where the tool wants one and none is named.
+func (t *tenant) call(ctx context.Context, tool string, args map[string]any) (answer, error) {
+	all := map[string]any{}
+	switch tool {
+	case "exec", "job_exec", "read", "write", "close_session":
+		all["session"] = t.session
+	}
+	for name, value := range args {
+		all[name] = value
+	}
+	result, err := t.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: all})
+	if err != nil {
+		return answer{}, fmt.Errorf("cannot call %s: %w", tool, err)
+	}
+	a := answer{isError: result.IsError}
+	var text []string
+	for _, content := range result.Content {
+		switch content := content.(type) {
+		case *mcp.TextContent:
+			text = append(text, content.Text)
+		case *mcp.ImageContent:
+			a.blob = content.Data
+		case *mcp.EmbeddedResource:
+			a.blob = content.Resource.Blob
+		}
+	}
+	a.text = strings.Join(text, "\n")
+	a.fields, err = json.Marshal(result.StructuredContent)
+	return a, err
+}
+
+// An ended command, as exec and the last page of a job tell it.
+type ended struct {
+	Outcome     string
+	Signal      string
+	ExitCode    *int  `json:"exit_code"`
+	StdoutBytes int64 `json:"stdout_bytes"`
+	DurationMS  int64 `json:"duration_ms"`
+	Truncated   bool
+	Hints       []string
+	Cleanup     receipt
+	Error       string
+}
+
+// A receipt says what a command left behind.
+type receipt struct {
+	Killed, Survivors int
+	Proven            bool
+	ElapsedMS         int64 `json:"elapsed_ms"`
+}
+
+func (r receipt) String() string {
+	return fmt.Sprintf("%d killed, %d survivors, proven %v, %d ms", r.Killed, r.Survivors, r.Proven, r.ElapsedMS)
+}
+
+// clean reports whether the receipt is a proof.
+func (r receipt) clean() bool { return r.Proven && r.Survivors == 0 }
+
+func (e ended) exited(code int) bool {
+	return e.Outcome == "exited" && e.ExitCode != nil && *e.ExitCode == code
+}
+
+func (e ended) String() string {
+	text := e.Outcome
+	if e.ExitCode != nil {
+		text += fmt.Sprintf(" %d", *e.ExitCode)
+	}
+	return strings.TrimSpace(text + " " + e.Signal + " " + e.Error + " " + strings.Join(e.Hints, ", ") + "; clean-up: " + e.Cleanup.String())
+}
+
+// exec runs one command and waits for it.
+func (t *tenant) exec(ctx context.Context, command string) (ended, answer, error) {
+	return t.execWith(ctx, map[string]any{"command": command})
+}
+
+func (t *tenant) execWith(ctx context.Context, args map[string]any) (e ended, a answer, err error) {
+	a, err = t.call(ctx, "exec", args)
+	if err != nil {
+		return e, a, err
+	}
+	a.into(&e)
+	if a.isError && e.Outcome == "" {
+		e.Error = a.text
+	}
+	return e, a, nil
+}
+
+// start starts a job.
+func (t *tenant) start(ctx context.Context, command string) (string, error) {
+	a, err := t.call(ctx, "job_exec", map[string]any{"command": command})
+	if err != nil {
+		return "", err
+	}
+	var started struct {
+		JobID string `json:"job_id"`
+	}
+	a.into(&started)
+	if a.isError || started.JobID == "" {
+		return "", fmt.Errorf("cannot start a job: %s", a.text)
+	}
+	return started.JobID, nil
+}
+
+// A page is one job_poll answer.
+type page struct {
+	State   string
+	Chunks  []struct{ Text, Base64 string }
+	Next    json.Number `json:"next_cursor"`
+	Gap     bool
+	Dropped int64 `json:"dropped_bytes"`
+	Result  *ended
+}
+
+func (p page) text() string {
+	var b strings.Builder
+	for _, chunk := range p.Chunks {
+		b.WriteString(chunk.Text)
+	}
+	return b.String()
+}
+
+// A job is one job that is being read.
+type job struct {
+	*tenant
+	id     string
+	cursor json.Number
+	text   string
+	live   int // pages of news while it ran
+	end    *ended
+}
+
+// poll reads what is new, waiting a little for it.
+func (j *job) poll(ctx context.Context) error {
+	if j.cursor == "" {
+		j.cursor = "0"
+	}
+	a, err := j.call(ctx, "job_poll", map[string]any{"job_id": j.id, "cursor": j.cursor, "wait_ms": 2000})
+	if err != nil {
+		return err
+	}
+	if a.isError {
+		return fmt.Errorf("cannot poll %s: %s", j.id, a.text)
+	}
+	var p page
+	a.into(&p)
+	j.text += p.text()
+	j.cursor = p.Next
+	if p.State == "running" && len(p.Chunks) > 0 {
+		j.live++
+	}
+	j.end = p.Result
+	return nil
+}
+
+// errNotYet is a job that did not say or end what was waited for.
+var errNotYet = errors.New("it did not happen in time")
+
+// until polls until done says so or the job has ended.
+func (j *job) until(ctx context.Context, most time.Duration, done func(*job) bool) error {
+	for deadline := time.Now().Add(most); ; {
+		if err := j.poll(ctx); err != nil {
+			return err
+		}
+		switch {
+		case j.end != nil || done(j):
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w (%v): the job wrote %.200q", errNotYet, most, j.text)
+		}
+	}
+}
+
+// finish polls to the job's end.
+func (j *job) finish(ctx context.Context, most time.Duration) error {
+	return j.until(ctx, most, func(*job) bool { return false })
+}
+
+func (j *job) cancel(ctx context.Context) error {
+	a, err := j.call(ctx, "job_cancel", map[string]any{"job_id": j.id})
+	if err == nil && a.isError {
+		err = fmt.Errorf("cannot cancel %s: %s", j.id, a.text)
+	}
+	return err
+}
+
+// run starts a job to be read.
+func (t *tenant) run(ctx context.Context, command string) (*job, error) {
+	id, err := t.start(ctx, command)
+	return &job{tenant: t, id: id}, err
+}

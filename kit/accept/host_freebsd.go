@@ -1,0 +1,3 @@
+package main
+
+func newHost(prefix string) host { return host{prefix: prefix, freebsd: true} }

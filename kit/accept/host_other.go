@@ -1,0 +1,5 @@
+//go:build !freebsd
+
+package main
+
+func newHost(prefix string) host { return host{prefix: prefix} }
