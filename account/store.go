@@ -46,6 +46,7 @@ type Store struct {
 	mu      sync.Mutex     // mu guards the rest
 	noted   map[string]int64
 	pending map[string]int64
+	barred  map[string]struct{} // tokens whose revocation is not in the file yet
 	running bool
 	closed  bool
 }
@@ -80,7 +81,7 @@ func Open(path string) (*Store, error) {
 		return nil, fmt.Errorf("cannot read account database %q: %w", path, err)
 	}
 	return &Store{write: write, read: read, find: find, now: time.Now,
-		noted: make(map[string]int64), pending: make(map[string]int64)}, nil
+		noted: make(map[string]int64), pending: make(map[string]int64), barred: make(map[string]struct{})}, nil
 }
 
 // dsn names the file and the pragmas of every connection. Synchronous FULL: a revocation must survive a power failure.

@@ -62,15 +62,51 @@ func (s *Store) Reset(ctx context.Context, tenant string) (string, TokenInfo, er
 	return token, info, nil
 }
 
-// Revoke revokes all tokens of a tenant, at once. It may be repeated.
+// ErrNotKept is part of Revoke's error when the tokens are refused from now on, but only until this process ends.
+var ErrNotKept = errors.New("this could not be written down and lasts until playgroundd restarts")
+
+// Revoke revokes all tokens of a tenant, at once. It may be repeated. The tokens are refused even if that cannot be
+// written (see ErrNotKept): a tenant that fills the disk must not be able to keep its token by that.
 func (s *Store) Revoke(ctx context.Context, tenant string) error {
 	if _, err := s.Get(ctx, tenant); err != nil {
 		return err
 	}
-	if err := s.revoke(ctx, s.write, tenant); err != nil {
+	ids, err := s.valid(ctx, tenant)
+	if err != nil {
 		return fmt.Errorf("cannot revoke tokens of tenant %q: %w", tenant, err)
 	}
+	s.mu.Lock()
+	for _, id := range ids {
+		s.barred[id] = struct{}{}
+	}
+	s.mu.Unlock()
+	if err := s.revoke(ctx, s.write, tenant); err != nil {
+		return fault.Wrap(fault.Unavailable, fmt.Errorf("%w: %w", ErrNotKept, err), "the tokens of tenant %q are refused from now on", tenant).
+			WithHint("free some space on the disk of the state folder, then run the same command again")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.barred, id)
+	}
 	return nil
+}
+
+// valid returns the ids of a tenant's tokens that are not revoked.
+func (s *Store) valid(ctx context.Context, tenant string) (ids []string, err error) {
+	rows, err := s.read.QueryContext(ctx, "SELECT id FROM tokens WHERE tenant = ? AND revoked IS NULL", tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }
 
 func (s *Store) revoke(ctx context.Context, db execer, tenant string) error {
@@ -139,7 +175,9 @@ func (s *Store) Authenticate(ctx context.Context, token string) (Principal, erro
 	if !found || same != 1 || revoked {
 		return Principal{}, denied()
 	}
-	s.used(id)
+	if !s.used(id) {
+		return Principal{}, denied()
+	}
 	return Principal{Tenant: tenant, TokenID: id}, nil
 }
 
@@ -148,20 +186,24 @@ func denied() error {
 		WithHint("ask the operator for a new one: playground user token reset NAME")
 }
 
-// used notes a token's use. At most once a minute it also has it written, by a goroutine of its own, so that no request
+// used notes a token's use, unless it is barred. At most once a minute it also has it written, by a goroutine of its own, so that no request
 // waits for the disk.
-func (s *Store) used(id string) {
+func (s *Store) used(id string) bool {
 	now := s.now().UnixNano()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, barred := s.barred[id]; barred {
+		return false
+	}
 	if last, ok := s.noted[id]; ok && now-last < int64(usedEvery) || s.closed {
-		return
+		return true
 	}
 	s.noted[id], s.pending[id] = now, now
 	if !s.running {
 		s.running = true
 		s.flushes.Go(s.flush)
 	}
+	return true
 }
 
 // flush writes the pending uses until there are none. A write that fails is dropped: last_used is for people, and the

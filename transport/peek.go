@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -27,6 +28,24 @@ type message struct {
 	batch  bool
 }
 
+// A brief is a member's value if it is short, and a sign that there is one otherwise: arguments may be megabytes.
+type brief []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *brief) UnmarshalJSON(p []byte) error {
+	if len(p) > 4096 {
+		p = []byte("{}")
+	}
+	*b = bytes.Clone(p)
+	return nil
+}
+
+// exact reports whether a JSON number survives a float64, which is what the SDK keeps of an id.
+func exact(number []byte) bool {
+	n, err := strconv.ParseInt(string(number), 10, 64)
+	return err == nil && n >= -1<<53 && n <= 1<<53
+}
+
 // peek looks into a body.
 func peek(body []byte) (message, *refusal) {
 	trimmed := bytes.TrimLeft(body, " \t\r\n")
@@ -42,24 +61,23 @@ func peek(body []byte) (message, *refusal) {
 	}
 	switch trimmed[0] {
 	case '{':
-		var m struct {
-			Method json.RawMessage `json:"method"`
-			ID     json.RawMessage `json:"id"`
-			Result json.RawMessage `json:"result"`
-			Error  json.RawMessage `json:"error"`
-		}
+		var m map[string]brief // not a struct, which would take "Method" for "method"
 		if err := json.Unmarshal(trimmed, &m); err != nil {
 			return message{}, malformed(err)
 		}
 		found := message{}
-		if json.Unmarshal(m.Method, &found.method) != nil {
+		if json.Unmarshal(m["method"], &found.method) != nil {
 			found.method = ""
 		}
-		if found.method == "" && m.Result == nil && m.Error == nil {
+		if found.method == "" && m["result"] == nil && m["error"] == nil {
 			return message{}, &refusal{http.StatusBadRequest, codeInvalid, "the message has no method", "send a JSON-RPC request"}
 		}
-		if len(m.ID) > 0 && strings.IndexByte(`"-0123456789`, m.ID[0]) >= 0 {
-			found.id = m.ID
+		if id := m["id"]; len(id) > 0 && strings.IndexByte(`"-0123456789`, id[0]) >= 0 {
+			if id[0] != '"' && !exact(id) {
+				// The SDK would answer with another number, and the client would wait for ever.
+				return message{}, &refusal{http.StatusBadRequest, codeInvalid, "the id is no string and no whole number up to 2^53", "send another id"}
+			}
+			found.id = json.RawMessage(id)
 		}
 		return found, nil
 	case '[':
@@ -78,23 +96,39 @@ func peek(body []byte) (message, *refusal) {
 	return message{}, &refusal{http.StatusBadRequest, codeInvalid, "the body is not a JSON-RPC message", "send a JSON object"}
 }
 
-// readBody reads a request's whole body within the limit, whether or not its length was announced.
-func (t *Transport) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+// readBody reads a request's whole body within the limit, whether or not its length was announced. What is over smallBody
+// needs one of the tenant's places for large requests, which the caller gives back.
+func (t *Transport) readBody(w http.ResponseWriter, r *http.Request, who *caller, e *endpoint) ([]byte, *refusal) {
 	limit := t.options.BodyBytes
 	tooLarge := &refusal{http.StatusRequestEntityTooLarge, codeInvalid, fmt.Sprintf("the request is over the limit of %d bytes", limit), "write large files in parts"}
 	if r.ContentLength > limit {
 		return nil, tooLarge
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // best effort: a test's recorder has none
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	// MaxBytesReader also tells the server to close the connection instead of reading on.
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err == nil {
-		return body, nil
+	source := http.MaxBytesReader(w, r.Body, limit)
+	var body bytes.Buffer
+	read := func(from io.Reader) *refusal {
+		_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // best effort: a test's recorder has none
+		_, err := body.ReadFrom(from)
+		if err == nil {
+			return nil
+		}
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return tooLarge
+		}
+		return &refusal{http.StatusBadRequest, codeInvalid, "the body did not arrive whole", "send it again"}
 	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLarge
+	if refused := read(io.LimitReader(source, smallBody)); refused != nil || body.Len() < smallBody {
+		return body.Bytes(), refused
 	}
-	return nil, &refusal{http.StatusBadRequest, codeInvalid, "the body did not arrive whole", "send it again"}
+	if !e.takeLarge(r.Context(), who) {
+		refused := tooMany("too many large requests at once")
+		return nil, &refused
+	}
+	// All at once: a buffer that grows makes several times its size in garbage.
+	body.Grow(int(max(r.ContentLength-smallBody, 0)) + bytes.MinRead)
+	refused := read(source)
+	return body.Bytes(), refused
 }

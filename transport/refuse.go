@@ -62,6 +62,10 @@ func unknownSession() refusal {
 	return refusal{http.StatusNotFound, codeNoSession, "session not found", "send initialize again, without Mcp-Session-Id"}
 }
 
+func tooMany(what string) refusal {
+	return refusal{http.StatusTooManyRequests, codeServer, what, "wait for the answers to earlier ones, then try again"}
+}
+
 func shuttingDown() refusal {
 	return refusal{http.StatusServiceUnavailable, codeServer, "the server is shutting down", "try again in a moment"}
 }

@@ -65,7 +65,12 @@ func (t *Transport) servePost(s *stream, r *http.Request, e *endpoint, who *call
 		refusal{http.StatusNotAcceptable, codeInvalid, "Accept must name application/json and text/event-stream", ""}.write(s, nil)
 		return
 	}
-	body, refused := t.readBody(s.w, r)
+	if !e.begin() {
+		tooMany("too many requests at once").write(s, nil)
+		return
+	}
+	defer e.end(who)
+	body, refused := t.readBody(s.w, r, who, e)
 	if refused != nil {
 		refused.write(s, nil)
 		return

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
 
+	"playground/account"
 	"playground/daemon"
 	"playground/jail"
 	"playground/localapi/userapi"
@@ -52,7 +54,7 @@ func (u users) ResetToken(ctx context.Context, tenant string) (userapi.NewToken,
 // RevokeToken revokes a tenant's tokens.
 func (u users) RevokeToken(ctx context.Context, tenant string) error {
 	err := u.Users.RevokeToken(ctx, tenant)
-	if err == nil {
+	if err == nil || errors.Is(err, account.ErrNotKept) {
 		u.forget(tenant)
 		u.record(daemon.Revoked, tenant, "", "token revoke")
 	}

@@ -183,7 +183,9 @@ const destroyTries = 20
 // was under way may still start a command, for which the sandbox is busy again and another round is made. Handles are forgotten
 // last: a later tenant of this name must not find one.
 func (o *Operator) takeApart(ctx context.Context, tenant string) error {
-	if err := o.accounts.Revoke(ctx, tenant); err != nil && !errors.Is(err, fault.NotFound) {
+	err := o.accounts.Revoke(ctx, tenant)
+	// A disk that the tenant has filled must not save it: its tokens are refused for now, and the next steps make room.
+	if err != nil && !errors.Is(err, fault.NotFound) && !errors.Is(err, account.ErrNotKept) {
 		return fmt.Errorf("cannot revoke the tokens of tenant %q: %w", tenant, err)
 	}
 	for try := 1; ; try++ {

@@ -92,7 +92,10 @@ func (o *Operator) Detach(ctx context.Context, tenant string) (User, error) {
 			return User{}, err
 		}
 	}
-	if _, err := o.jails.Close(ctx, tenant); err != nil {
+	if _, err := o.jails.Close(ctx, tenant); errors.Is(err, fault.NotOpen) {
+		// Not jaild's own words: they name a tool, which an operator does not have.
+		return User{}, fault.New(fault.NotOpen, "tenant %q is not attached", tenant).WithHint("nothing is to be done; see who is: playground user list")
+	} else if err != nil {
 		return User{}, fmt.Errorf("cannot detach tenant %q: %w", tenant, err)
 	}
 	return o.Get(ctx, tenant)
