@@ -152,7 +152,7 @@ func (h *fakeHost) nmount(fstype, target string, pairs []pair) error {
 	}
 	h.table = append(h.table, m)
 	if filepath.Base(target) == "shared" { // what the mounted folder shows
-		return os.WriteFile(filepath.Join(target, "shared.pile"), nil, 0o444)
+		return os.WriteFile(filepath.Join(target, "shared.pile"), nil, 0o644)
 	}
 	return nil
 }
