@@ -292,7 +292,7 @@ func (t *tree) result(e ending, last jobinit.End) job.Result {
 	case status.Signaled():
 		res.Outcome, res.Signal = job.Signalled, unix.SignalName(status.Signal())
 		if status.Signal() == syscall.SIGKILL && len(res.Hints) == 0 {
-			res.Hints = append(res.Hints, "killed from outside the command: the host may be out of memory")
+			res.Hints = append(res.Hints, "Playground did not send this signal: if the command did not either, the host may be out of memory")
 		}
 	default:
 		code := status.ExitStatus()

@@ -41,6 +41,8 @@ if [ -L "$p" ]; then
 	esac
 fi
 [ -d "$p" ] && exit 81
+[ -p "$p" ] && exit 83
+[ -S "$p" ] && exit 83
 if [ -n "$d" ] && [ ! -d "$d" ]; then
 	[ -e "$d" ] && exit 86
 	exit 85

@@ -134,6 +134,7 @@ func (s *Suite) configure(o Options) (config.Config, error) {
 	case !errors.Is(err, fs.ErrExist):
 		return config.Config{}, fault.Wrap(fault.Unavailable, err, "cannot write the configuration")
 	}
+	s.fresh = file != nil
 	c, err := config.Load(s.ConfigPath)
 	if err != nil {
 		if file != nil { // a refused option must not stay behind as a broken file

@@ -40,6 +40,7 @@ type Suite struct {
 	kill     chan struct{} // closed: end the daemons at once
 	killOnce sync.Once
 	lost     atomic.Bool // at the first start, a daemon waited for "playground ack"
+	fresh    bool        // this start wrote the configuration
 }
 
 // Open prepares the state folder and takes its lock. The caller must Close the Suite.
@@ -91,6 +92,12 @@ func (s *Suite) Serving() bool { return !s.lost.Load() }
 // Run starts the daemons, calls ready once all of them are, keeps them alive until ctx ends, and stops them. It returns
 // nil after a stop that was asked for, and when it returns no daemon runs.
 func (s *Suite) Run(ctx context.Context, ready func()) error {
+	started := false
+	defer func() {
+		if s.fresh && !started { // a first try that failed must not hold the next one to its options
+			os.Remove(s.ConfigPath)
+		}
+	}()
 	starter := newStarter()
 	defer starter.close()
 	var running []*keeper
@@ -114,6 +121,7 @@ func (s *Suite) Run(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
+	started = true
 	ready()
 	<-ctx.Done()
 	s.say("stopping")

@@ -102,7 +102,9 @@ func (e *endpoint) newSession(who *caller, s *stream, r *http.Request, id json.R
 	}
 	e.mu.Unlock()
 	if full {
-		e.transport.options.Logger.Warn().Str("tenant", e.tenant).Int("limit", limit).Msg(eventSessionLimit)
+		if suppressed, say := e.transport.limits.ask(time.Now()); say {
+			e.transport.options.Logger.Warn().Str("tenant", e.tenant).Int("limit", limit).Int64("suppressed", suppressed).Msg(eventSessionLimit)
+		}
 		s.Header().Set("Retry-After", "60")
 		refusal{http.StatusTooManyRequests, codeServer, "too many open sessions", "end one with DELETE, or wait until an idle one expires"}.write(s, id)
 		return

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"time"
 
 	"playground/fault"
 )
@@ -124,7 +125,9 @@ func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 		}
 	}
 	t.metrics.denied.Inc()
-	t.security.Warn().Str("remote", remoteIP(r)).Bool("token", ok).Msg(eventDenied)
+	if suppressed, say := t.denials.ask(time.Now()); say {
+		t.security.Warn().Str("remote", remoteIP(r)).Bool("token", ok).Int64("suppressed", suppressed).Msg(eventDenied)
+	}
 	// No resource_metadata: see Handler.
 	s.Header().Set("WWW-Authenticate", "Bearer")
 	unauthorized().write(s, nil)
@@ -132,6 +135,8 @@ func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 }
 
 func (t *Transport) forbid(s *stream, r *http.Request, what string, f refusal) {
-	t.security.Warn().Str("remote", remoteIP(r)).Str("check", what).Msg(eventForbidden)
+	if suppressed, say := t.forbids.ask(time.Now()); say {
+		t.security.Warn().Str("remote", remoteIP(r)).Str("check", what).Int64("suppressed", suppressed).Msg(eventForbidden)
+	}
 	f.write(s, nil)
 }

@@ -62,9 +62,11 @@ type Options struct {
 type Transport struct {
 	options  Options
 	security zerolog.Logger // denials, at every log level
-	guard    guard
-	metrics  *metrics
-	work     sync.WaitGroup // endpoints being closed
+	// What callers without a tenant, or a tenant without measure, can repeat as fast as they like.
+	denials, forbids, limits quiet
+	guard                    guard
+	metrics                  *metrics
+	work                     sync.WaitGroup // endpoints being closed
 
 	mu        sync.Mutex // guards endpoints and closed
 	endpoints map[string]*endpoint
