@@ -195,7 +195,7 @@ func TestSecurityEvents(t *testing.T) {
 	w.do("POST", list, "Origin", "https://evil.example")
 	w.do("POST", list)
 	log := w.log.String()
-	for _, want := range []string{`"security":true`, `"message":"access denied"`, `"message":"request forbidden"`, `"remote":"127.0.0.1"`} {
+	for _, want := range []string{`"security":true`, `"message":"denied"`, `"check":"token"`, `"check":"origin"`, `"remote":"127.0.0.1"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %s in %s", want, log)
 		}

@@ -126,7 +126,7 @@ func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 	}
 	t.metrics.denied.Inc()
 	if suppressed, say := t.denials.ask(time.Now()); say {
-		t.security.Warn().Str("remote", remoteIP(r)).Bool("token", ok).Int64("suppressed", suppressed).Msg(eventDenied)
+		t.security.Warn().Str("remote", remoteIP(r)).Str("check", "token").Bool("sent", ok).Int64("suppressed", suppressed).Msg(eventDenied)
 	}
 	// No resource_metadata: see Handler.
 	s.Header().Set("WWW-Authenticate", "Bearer")
@@ -136,7 +136,7 @@ func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 
 func (t *Transport) forbid(s *stream, r *http.Request, what string, f refusal) {
 	if suppressed, say := t.forbids.ask(time.Now()); say {
-		t.security.Warn().Str("remote", remoteIP(r)).Str("check", what).Int64("suppressed", suppressed).Msg(eventForbidden)
+		t.security.Warn().Str("remote", remoteIP(r)).Str("check", what).Int64("suppressed", suppressed).Msg(eventDenied)
 	}
 	f.write(s, nil)
 }

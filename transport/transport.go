@@ -28,15 +28,14 @@ const Path = "/mcp"
 
 // Names of log events. They are constant, so that they can be searched for.
 const (
-	eventDenied        = "access denied"       // security: no or no valid token
-	eventForbidden     = "request forbidden"   // security: Host or Origin
-	eventAuthBroken    = "cannot check tokens" // the account store fails
-	eventToolCalled    = "tool called"
-	eventToolPanicked  = "tool panicked"
-	eventSessionOpened = "session opened"
-	eventSessionClosed = "session closed"
-	eventSessionLimit  = "session limit reached"
-	eventServerError   = "http server error"
+	eventDenied        = "denied"             // security: the field check says what was refused: token, host or origin
+	eventAuthBroken    = "tokens_not_checked" // the account store fails
+	eventToolCalled    = "tool_called"
+	eventToolPanicked  = "tool_panicked"
+	eventSessionOpened = "session_opened"
+	eventSessionClosed = "session_closed"
+	eventSessionLimit  = "session_limit_reached"
+	eventServerError   = "http_server_error"
 )
 
 // Options are a Transport's fixed values. Zero numbers stand for the defaults.
