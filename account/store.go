@@ -14,6 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite", in pure Go
 
 	"playground/fault"
+	"playground/tenancy"
 )
 
 // migrations bring a database from version i to i+1. Never change one that was released: add another.
@@ -160,7 +161,7 @@ func (s *Store) Close() error {
 
 // Create records a tenant; fault.Exists when the name is taken.
 func (s *Store) Create(ctx context.Context, t Tenant) error {
-	if err := ValidName(t.Name); err != nil {
+	if err := tenancy.ValidName(t.Name); err != nil {
 		return err
 	}
 	res, err := s.write.ExecContext(ctx, "INSERT INTO tenants (name, sandbox_id, created) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING",

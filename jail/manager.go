@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"playground/fault"
+	"playground/tenancy"
 )
 
 // A kernelObject is what holds an attached sandbox.
@@ -84,7 +85,7 @@ func NewManager(opts Options) (*Manager, error) {
 
 // Provision makes a sandbox for a new tenant, all or nothing. It is not attached. fault.Exists if the name is taken.
 func (m *Manager) Provision(ctx context.Context, spec ProvisionSpec) (Sandbox, error) {
-	if err := ValidName(spec.Tenant); err != nil {
+	if err := tenancy.ValidName(spec.Tenant); err != nil {
 		return Sandbox{}, err
 	}
 	if spec.Persona == "" {
@@ -181,7 +182,7 @@ func (m *Manager) Get(_ context.Context, name string) (Sandbox, error) {
 
 // Open attaches the sandbox, if it is not, and counts one more handle. Cwd and Env, where named, hold for the session.
 func (m *Manager) Open(ctx context.Context, name string, opts OpenOptions) (Sandbox, error) {
-	if err := opts.validate(); err != nil {
+	if err := opts.Validate(); err != nil {
 		return Sandbox{}, err
 	}
 	t, err := m.lock(name)

@@ -175,7 +175,7 @@ func positive(name string) string {
 // validJailPart refuses what the kernel reads as a number ("12"), as a place in the hierarchy ("a.b"), and what rctl(8)
 // cannot spell in a rule.
 func validJailPart(name string) error {
-	if !jailNamePart.MatchString(name) || onlyDigits.MatchString(name) || len(name) >= maxJailName {
+	if !jailNamePart.MatchString(name) || strings.Trim(name, "0123456789") == "" || len(name) >= maxJailName {
 		return fault.New(fault.Invalid, "jail name %.64q is not valid", name).
 			WithHint("use letters, digits, - and _, not digits alone")
 	}

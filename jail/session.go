@@ -17,7 +17,8 @@ const (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func (o OpenOptions) validate() error {
+// Validate returns an error for options that no sandbox could take.
+func (o OpenOptions) Validate() error {
 	if o.Cwd != "" && (!strings.HasPrefix(o.Cwd, "/") || len(o.Cwd) > maxCwd || strings.ContainsRune(o.Cwd, 0)) {
 		return fault.New(fault.Invalid, "cwd is not valid").WithHint("give an absolute path inside the sandbox, at most %d bytes, without NUL", maxCwd)
 	}

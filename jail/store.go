@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"playground/fault"
+	"playground/tenancy"
 )
 
 // uidRange is the number of host uids a tenant has where the daemon is root.
@@ -124,7 +125,7 @@ func (s *store) load(id string) (record, error) {
 	if err := json.Unmarshal(data, &rec); err != nil {
 		return rec, fmt.Errorf("cannot parse sandbox %q: %w", id, err)
 	}
-	if rec.ID != id || ValidName(rec.Tenant) != nil {
+	if rec.ID != id || tenancy.ValidName(rec.Tenant) != nil {
 		return rec, fmt.Errorf("cannot use sandbox %q: its sandbox.json is another's", id)
 	}
 	return rec, nil

@@ -72,6 +72,9 @@ func (p *Provider) Open(ctx context.Context, tenant string, options jail.OpenOpt
 	if err := checkCwd(options.Cwd); err != nil {
 		return jail.Sandbox{}, err
 	}
+	if err := options.Validate(); err != nil { // jaild refuses the same, a round trip later
+		return jail.Sandbox{}, err
+	}
 	sandbox, err := p.jails.Open(ctx, tenant, options)
 	return sandbox, daemonError(err)
 }

@@ -12,6 +12,7 @@ import (
 	"playground/fault"
 	"playground/jail"
 	"playground/job"
+	"playground/tenancy"
 )
 
 // Jails is the owner of the sandboxes (jaild).
@@ -84,7 +85,7 @@ func (o *Operator) lock(ctx context.Context) (unlock func(), err error) {
 // takes the sandbox away again, so that the same call can be repeated. A failure to mint leaves a whole tenant that only
 // lacks a token, and says so.
 func (o *Operator) Create(ctx context.Context, spec jail.ProvisionSpec) (Created, error) {
-	if err := account.ValidName(spec.Tenant); err != nil {
+	if err := tenancy.ValidName(spec.Tenant); err != nil {
 		return Created{}, err
 	}
 	unlock, err := o.lock(ctx)
@@ -205,7 +206,7 @@ func (o *Operator) takeApart(ctx context.Context, tenant string) error {
 
 // find returns the tenant's account and sandbox, of which one may be missing, or fault.NotFound when both are.
 func (o *Operator) find(ctx context.Context, tenant string) (*account.Tenant, *jail.Sandbox, error) {
-	if err := account.ValidName(tenant); err != nil {
+	if err := tenancy.ValidName(tenant); err != nil {
 		return nil, nil, err
 	}
 	acct, accountErr := o.accounts.Get(ctx, tenant)

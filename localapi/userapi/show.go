@@ -11,6 +11,7 @@ import (
 	"playground/jail"
 	"playground/job"
 	"playground/localapi"
+	"playground/tenancy"
 )
 
 // A Check asks one daemon of the suite whether it is there; the Probe method of its client does it.
@@ -60,7 +61,7 @@ func (o *Operator) user(ctx context.Context, name string, acct *account.Tenant, 
 
 // account returns fault.NotFound unless the tenant has an account.
 func (o *Operator) account(ctx context.Context, tenant string) error {
-	if err := account.ValidName(tenant); err != nil {
+	if err := tenancy.ValidName(tenant); err != nil {
 		return err
 	}
 	_, err := o.accounts.Get(ctx, tenant)
