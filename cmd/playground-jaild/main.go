@@ -16,6 +16,7 @@ import (
 	"playground/jail"
 	"playground/localapi/jailapi"
 	"playground/preflight"
+	"playground/racct"
 )
 
 func main() {
@@ -87,7 +88,7 @@ func options(cfg config.Config) jail.Options {
 		PileSeed:  cfg.Sandbox.PileSeed,
 		Lang:      cfg.Sandbox.Lang,
 		Path:      cfg.Sandbox.Path,
-		Limits:    cfg.Resources(),
+		Limits:    racct.Scale(cfg.Resources(), racct.HostMemory()),
 		Warm:      cfg.Jobs.Warm,
 		Log:       os.Stderr,
 
