@@ -357,6 +357,10 @@ func (m *Manager) all() []*tenant {
 }
 
 func (m *Manager) describe(t *tenant) Sandbox {
+	network := t.rec.Network
+	if m.opts.Isolation == IsolationNone {
+		network = NetworkHost // whatever was asked for: nothing keeps it from the host's
+	}
 	attached := t.object != nil
 	if attached {
 		select {
@@ -367,7 +371,7 @@ func (m *Manager) describe(t *tenant) Sandbox {
 	}
 	return Sandbox{
 		Tenant: t.rec.Tenant, ID: t.rec.ID, Name: m.opts.Prefix + "-" + t.rec.Tenant, Persona: t.rec.Persona,
-		Network: t.rec.Network, Isolation: m.opts.Isolation, AppendOnly: appendOnly(m.store.pile(t.rec.ID) + "/self.pile"),
+		Network: network, Isolation: m.opts.Isolation, AppendOnly: appendOnly(m.store.pile(t.rec.ID) + "/self.pile"),
 		Created: t.rec.Created, Attached: attached, Handles: t.handles,
 	}
 }

@@ -344,3 +344,12 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestWithoutIsolationNoNetworkIsClaimed: what is not enforced is not said.
+func TestWithoutIsolationNoNetworkIsClaimed(t *testing.T) {
+	m, _ := newManager(t, t.TempDir())
+	m.opts.Isolation = IsolationNone
+	if sb := provision(t, m, "alice"); sb.Network != NetworkHost {
+		t.Errorf("network %q is claimed", sb.Network)
+	}
+}
