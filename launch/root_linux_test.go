@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -183,6 +184,16 @@ func TestBecomeNobody(t *testing.T) {
 	}
 }
 
+// home is root's home folder.
+func home(t *testing.T) string {
+	t.Helper()
+	root, err := user.LookupId("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root.HomeDir
+}
+
 func becomeNobody(t *testing.T, part string) {
 	dir, path := program(t)
 	own := filepath.Join(dir, "state/own/file")
@@ -195,7 +206,7 @@ func becomeNobody(t *testing.T, part string) {
 	attempts := []string{
 		own, filepath.Join(dir, "file"), filepath.Join(dir, "state/file"), filepath.Join(dir, "state/sandboxes/file"), filepath.Join(dir, "state/piles/file"),
 		filepath.Join(dir, "run/file"), filepath.Join(dir, "run/jaild.sock"), path, "/etc/playground-test", "/etc/passwd", "/usr/local/playground-test",
-		"/var/db-playground-test", "/root/playground-test", "/playground-test",
+		"/var/db-playground-test", filepath.Join(home(t), "playground-test"), "/playground-test",
 	}
 	cmd := exec.Command(path, append([]string{part, dir}, attempts...)...)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET=/n", "SECRET=x")
