@@ -12,6 +12,7 @@ import (
 
 	"playground/jail"
 	"playground/localapi/userapi"
+	"playground/mcpclient"
 	"playground/version"
 )
 
@@ -32,18 +33,6 @@ type agent struct {
 }
 
 type agents []*agent
-
-// bearer adds the tenant's token to every request.
-type bearer struct {
-	token string
-	next  http.RoundTripper
-}
-
-func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
-	request = request.Clone(request.Context())
-	request.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(request)
-}
 
 // agents makes the tenants, connects their clients and opens their sessions.
 func (s *stage) agents(ctx context.Context) (agents, error) {
@@ -69,7 +58,7 @@ func (s *stage) agents(ctx context.Context) (agents, error) {
 }
 
 func (a *agent) connect(ctx context.Context, endpoint, token string) error {
-	client := &http.Client{Transport: bearer{token, a.http}}
+	client := &http.Client{Transport: mcpclient.Bearer{Token: token, Next: a.http}}
 	for _, era := range []string{stateless, sessions} {
 		session, err := mcp.NewClient(&mcp.Implementation{Name: "playground-bench", Version: version.String()},
 			&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}).

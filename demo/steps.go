@@ -16,6 +16,7 @@ import (
 
 	"playground/cli"
 	"playground/localapi/userapi"
+	"playground/mcpclient"
 	"playground/suite"
 )
 
@@ -117,9 +118,9 @@ func (d *demo) open(ctx context.Context) error {
 		return err
 	}
 	var opened struct{ Session, Persona, Isolation string }
-	a.into(&opened)
+	a.Into(&opened)
 	d.session = opened.Session
-	d.t.check(!a.isError && opened.Session != "", "the session is %s", opened.Session)
+	d.t.check(!a.IsError && opened.Session != "", "the session is %s", opened.Session)
 	d.t.check(opened.Persona == first+" assistant", "the persona is %q", opened.Persona)
 	d.t.check((opened.Isolation != "none") == d.isolated, "the isolation is told truthfully: %s", opened.Isolation)
 	return nil
@@ -151,17 +152,17 @@ func (d *demo) command(ctx context.Context) error {
 		return err
 	}
 	var e ended
-	a.into(&e)
-	d.t.check(e.exited(0) && strings.Contains(a.text, "hello from") && strings.Contains(a.text, first+" assistant"), "exit code 0, both streams came back")
+	a.Into(&e)
+	d.t.check(e.exited(0) && strings.Contains(a.Text, "hello from") && strings.Contains(a.Text, first+" assistant"), "exit code 0, both streams came back")
 	if a, err = d.exec(ctx, "exit 7"); err != nil {
 		return err
 	}
-	a.into(&e)
-	d.t.check(e.exited(7) && !a.isError, "exit code 7 is a normal result, not an error")
+	a.Into(&e)
+	d.t.check(e.exited(7) && !a.IsError, "exit code 7 is a normal result, not an error")
 	return nil
 }
 
-func (d *demo) exec(ctx context.Context, command string) (answer, error) {
+func (d *demo) exec(ctx context.Context, command string) (mcpclient.Answer, error) {
 	return d.ada.call(ctx, "exec", map[string]any{"session": d.session, "command": command})
 }
 
@@ -176,13 +177,13 @@ func (d *demo) isolation(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.t.check(!strings.Contains(a.text, suite.ConfigName) && !strings.Contains(a.text, "accounts.db"), "the suite's state folder is not there")
+	d.t.check(!strings.Contains(a.Text, suite.ConfigName) && !strings.Contains(a.Text, "accounts.db"), "the suite's state folder is not there")
 	a, err = d.ada.quiet(ctx, "exec", map[string]any{"session": d.session, "command": `ls -d /proc/[0-9]* | wc -l`})
 	if err != nil {
 		return err
 	}
 	var count int
-	for _, line := range strings.Split(a.text, "\n") {
+	for _, line := range strings.Split(a.Text, "\n") {
 		if _, err := fmt.Sscanf(line, "%d", &count); err == nil {
 			break
 		}
@@ -192,7 +193,7 @@ func (d *demo) isolation(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.t.check(strings.Contains("\n"+a.text+"\n", "\n0\n"), "no network interface but its own loopback")
+	d.t.check(strings.Contains("\n"+a.Text+"\n", "\n0\n"), "no network interface but its own loopback")
 	return nil
 }
 
@@ -212,14 +213,14 @@ func (d *demo) file(ctx context.Context) error {
 		Size   int64
 		Atomic bool
 	}
-	a.into(&written)
-	d.t.check(!a.isError && written.Size == int64(len(data)), "%d bytes were written", written.Size)
+	a.Into(&written)
+	d.t.check(!a.IsError && written.Size == int64(len(data)), "%d bytes were written", written.Size)
 	d.t.check(written.Atomic, "the file was replaced atomically")
 	a, err = d.ada.call(ctx, "read", map[string]any{"session": d.session, "path": path})
 	if err != nil {
 		return err
 	}
-	d.t.check(bytes.Equal(a.blob, data), "all %d bytes came back, byte for byte", len(data))
+	d.t.check(bytes.Equal(a.Blob, data), "all %d bytes came back, byte for byte", len(data))
 	return nil
 }
 
@@ -266,9 +267,9 @@ func (d *demo) start(ctx context.Context, command string) (string, error) {
 	var started struct {
 		JobID string `json:"job_id"`
 	}
-	a.into(&started)
-	if !d.t.check(!a.isError && started.JobID != "", "it is job %s", started.JobID) {
-		return "", fmt.Errorf("cannot start a job: %s", a.text)
+	a.Into(&started)
+	if !d.t.check(!a.IsError && started.JobID != "", "it is job %s", started.JobID) {
+		return "", fmt.Errorf("cannot start a job: %s", a.Text)
 	}
 	return started.JobID, nil
 }
@@ -281,11 +282,11 @@ func (d *demo) follow(ctx context.Context, id string) (last page, text string, l
 		if err != nil {
 			return last, text, live, err
 		}
-		if a.isError {
-			return last, text, live, fmt.Errorf("cannot poll %s: %s", id, a.text)
+		if a.IsError {
+			return last, text, live, fmt.Errorf("cannot poll %s: %s", id, a.Text)
 		}
 		last = page{}
-		a.into(&last)
+		a.Into(&last)
 		text += last.text()
 		if last.State == "running" && len(last.Chunks) > 0 {
 			live++
@@ -315,7 +316,7 @@ func (d *demo) stdio(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.t.check(strings.Contains(a.text, "100000"), "it is the same sandbox: the file is there")
+	d.t.check(strings.Contains(a.Text, "100000"), "it is the same sandbox: the file is there")
 	began := time.Now()
 	err = c.session.Close()
 	d.t.check(err == nil && time.Since(began) < 4*time.Second, "the server left at the end of its input, by itself (%s)", spent(time.Since(began)))

@@ -30,7 +30,7 @@ func (d *demo) cancel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.t.check(!a.isError, "the cancel was taken")
+	d.t.check(!a.IsError, "the cancel was taken")
 	last, _, _, err := d.follow(ctx, id)
 	if err != nil {
 		return err
@@ -78,13 +78,13 @@ func (d *demo) foreign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.t.check(a.isError && strings.Contains(a.text, "unknown session"), "refused, with a text that says what to do")
-	d.t.check(strings.ReplaceAll(a.text, d.session, "X") == strings.ReplaceAll(unknown.text, "pg-nobody", "X"), "the same text as for a session that nobody has")
+	d.t.check(a.IsError && strings.Contains(a.Text, "unknown session"), "refused, with a text that says what to do")
+	d.t.check(strings.ReplaceAll(a.Text, d.session, "X") == strings.ReplaceAll(unknown.Text, "pg-nobody", "X"), "the same text as for a session that nobody has")
 	for _, tool := range []string{"job_poll", "job_cancel"} {
 		if a, err = d.grace.call(ctx, tool, map[string]any{"job_id": d.job}); err != nil {
 			return err
 		}
-		d.t.check(a.isError, "%s is refused", tool)
+		d.t.check(a.IsError, "%s is refused", tool)
 	}
 	return nil
 }
@@ -96,18 +96,18 @@ func (d *demo) closeSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.t.check(!a.isError, "the session is closed")
+	d.t.check(!a.IsError, "the session is closed")
 	if a, err = d.exec(ctx, "true"); err != nil {
 		return err
 	}
-	d.t.check(a.isError && strings.Contains(a.text, "open_session"), "a closed session refuses commands and names open_session")
+	d.t.check(a.IsError && strings.Contains(a.Text, "open_session"), "a closed session refuses commands and names open_session")
 	if _, err = d.ada.call(ctx, "open_session", map[string]any{}); err != nil {
 		return err
 	}
 	if a, err = d.exec(ctx, "wc -c < random.bin"); err != nil {
 		return err
 	}
-	d.t.check(strings.Contains(a.text, "100000"), "opened again, the file is still there")
+	d.t.check(strings.Contains(a.Text, "100000"), "opened again, the file is still there")
 	return nil
 }
 

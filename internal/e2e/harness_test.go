@@ -19,6 +19,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"playground/mcpclient"
 	"playground/suite"
 )
 
@@ -207,24 +208,13 @@ type client struct {
 	session *mcp.ClientSession
 }
 
-type bearer struct {
-	token string
-	next  http.RoundTripper
-}
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(r)
-}
-
 // connect opens an MCP connection over HTTP.
 func (h *host) connect(token string) *client {
 	h.t.Helper()
 	base := &http.Transport{}
 	h.t.Cleanup(base.CloseIdleConnections)
 	return connect(h.t, &mcp.StreamableClientTransport{Endpoint: "http://" + h.listen + "/mcp",
-		HTTPClient: &http.Client{Transport: bearer{token, base}}})
+		HTTPClient: &http.Client{Transport: mcpclient.Bearer{Token: token, Next: base}}})
 }
 
 func connect(t *testing.T, transport mcp.Transport) *client {

@@ -54,7 +54,7 @@ func (a *acceptance) opened(ctx context.Context) error {
 		return err
 	}
 	var o opened
-	answer.into(&o)
+	answer.Into(&o)
 	want := a.options.prefix + "-" + a.first.name
 	a.report.check(o.Session == want, "session: its name", want, "%s", o.Session)
 	a.report.check(o.Persona == a.first.name+" assistant", "session: persona", a.first.name+" assistant", "%s", o.Persona)
@@ -89,11 +89,11 @@ func (a *acceptance) commands(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.report.check(e.exited(c.code) && strings.Contains(answer.text, c.text) && e.Cleanup.clean(), c.name,
-			fmt.Sprintf("exit %d with %q, clean-up proven", c.code, c.text), "%s; text %q", e, answer.text)
+		a.report.check(e.exited(c.code) && strings.Contains(answer.Text, c.text) && e.Cleanup.clean(), c.name,
+			fmt.Sprintf("exit %d with %q, clean-up proven", c.code, c.text), "%s; text %q", e, answer.Text)
 	}
 	e, answer, err := a.first.execWith(ctx, map[string]any{"command": "wc -c", "stdin": "twelve bytes"})
-	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.text, "12"), "exec: standard input", "12", "%s; text %q", e, answer.text)
+	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.Text, "12"), "exec: standard input", "12", "%s; text %q", e, answer.Text)
 	return err
 }
 
@@ -147,13 +147,13 @@ func (a *acceptance) environment(ctx context.Context) error {
 		return err
 	}
 	want := fmt.Sprintf("|/pile/self.pile|/pile/self.key|%s assistant", a.first.name)
-	a.report.check(e.exited(0) && strings.Contains(answer.text, want), "environment: HOME, USER, PILE, TRIBLESPACE_KEY, PERSONA", "..."+strings.ReplaceAll(want, "|", " "), "%s",
-		strings.ReplaceAll(answer.text, "|", " "))
+	a.report.check(e.exited(0) && strings.Contains(answer.Text, want), "environment: HOME, USER, PILE, TRIBLESPACE_KEY, PERSONA", "..."+strings.ReplaceAll(want, "|", " "), "%s",
+		strings.ReplaceAll(answer.Text, "|", " "))
 	if _, err = a.first.call(ctx, "open_session", map[string]any{"cwd": "/tmp", "env": map[string]string{"KIT": "yes"}}); err != nil {
 		return err
 	}
 	e, answer, err = a.first.exec(ctx, `echo "$KIT in $(pwd)"`)
-	a.report.check(err == nil && strings.Contains(answer.text, "yes in /tmp"), "environment: cwd and env of open_session", "yes in /tmp", "%s; %q", e, answer.text)
+	a.report.check(err == nil && strings.Contains(answer.Text, "yes in /tmp"), "environment: cwd and env of open_session", "yes in /tmp", "%s; %q", e, answer.Text)
 	if err == nil {
 		_, err = a.first.call(ctx, "open_session", map[string]any{"cwd": "/workspace", "env": map[string]string{}})
 	}
@@ -179,13 +179,13 @@ func (a *acceptance) files(ctx context.Context) error {
 		Size   int64
 		Atomic bool
 	}
-	answer.into(&written)
-	a.report.check(!answer.isError && written.Size == int64(len(data)) && written.Atomic, "files: binary write", "300000 bytes, atomic", "%d bytes, atomic %v %s", written.Size, written.Atomic, answer.text)
+	answer.Into(&written)
+	a.report.check(!answer.IsError && written.Size == int64(len(data)) && written.Atomic, "files: binary write", "300000 bytes, atomic", "%d bytes, atomic %v %s", written.Size, written.Atomic, answer.Text)
 	answer, err = a.first.call(ctx, "read", map[string]any{"path": path})
 	if err != nil {
 		return err
 	}
-	a.report.check(bytes.Equal(answer.blob, data), "files: read it back", "the same 300000 bytes", "%d bytes, equal %v", len(answer.blob), bytes.Equal(answer.blob, data))
+	a.report.check(bytes.Equal(answer.Blob, data), "files: read it back", "the same 300000 bytes", "%d bytes, equal %v", len(answer.Blob), bytes.Equal(answer.Blob, data))
 	for _, c := range []struct{ name, path, want string }{
 		{"files: a folder is refused", "/workspace", "folder"},
 		{"files: a missing file is refused", "/workspace/none", ""},
@@ -194,7 +194,7 @@ func (a *acceptance) files(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.report.check(answer.isError, c.name, "an error result", "error %v: %s", answer.isError, answer.text)
+		a.report.check(answer.IsError, c.name, "an error result", "error %v: %s", answer.IsError, answer.Text)
 	}
 	return nil
 }
@@ -204,8 +204,8 @@ func (a *acceptance) bigOutput(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.report.check(e.exited(0) && e.Truncated && e.StdoutBytes == 1288895 && len(answer.text) < 64<<10 && strings.Contains(answer.text, "200000"),
-		"exec: long output is cut in the middle", "1288895 bytes counted, truncated, less than 64 KiB of text with the end", "%d bytes, truncated %v, %d bytes of text; %s", e.StdoutBytes, e.Truncated, len(answer.text), e)
+	a.report.check(e.exited(0) && e.Truncated && e.StdoutBytes == 1288895 && len(answer.Text) < 64<<10 && strings.Contains(answer.Text, "200000"),
+		"exec: long output is cut in the middle", "1288895 bytes counted, truncated, less than 64 KiB of text with the end", "%d bytes, truncated %v, %d bytes of text; %s", e.StdoutBytes, e.Truncated, len(answer.Text), e)
 	return nil
 }
 
@@ -253,7 +253,7 @@ func (a *acceptance) background(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.report.check(e.exited(0) && e.Cleanup.clean() && e.Cleanup.Killed >= 2 && strings.Contains(answer.text, "started"), "exec: what stays in the background is killed",
+	a.report.check(e.exited(0) && e.Cleanup.clean() && e.Cleanup.Killed >= 2 && strings.Contains(answer.Text, "started"), "exec: what stays in the background is killed",
 		"exited 0, at least 2 killed, proven", "%s", e)
 	return nil
 }
@@ -265,20 +265,20 @@ func (a *acceptance) sharedWorld(ctx context.Context) error {
 		return err
 	}
 	e, answer, err := a.first.exec(ctx, "cat /workspace/kept /tmp/kept")
-	a.report.check(err == nil && e.exited(0) && strings.Count(answer.text, "kept") >= 2, "files: /workspace and /tmp are shared by commands", "kept twice", "%s; %q", e, answer.text)
+	a.report.check(err == nil && e.exited(0) && strings.Count(answer.Text, "kept") >= 2, "files: /workspace and /tmp are shared by commands", "kept twice", "%s; %q", e, answer.Text)
 	if err != nil {
 		return err
 	}
 	e, answer, err = a.second.exec(ctx, "ls /workspace/kept /tmp/kept /home")
-	a.report.check(err == nil && !e.exited(0) && !strings.Contains(answer.text, a.first.name), "files: another tenant does not see them", "no such file, no home of another", "%s; %q", e, answer.text)
+	a.report.check(err == nil && !e.exited(0) && !strings.Contains(answer.Text, a.first.name), "files: another tenant does not see them", "no such file, no home of another", "%s; %q", e, answer.Text)
 	return err
 }
 
 // pile appends to the tenant's pile.
 func (a *acceptance) pile(ctx context.Context) error {
 	e, answer, err := a.first.exec(ctx, `echo record >> "$PILE" && tail -n 1 "$PILE" && test -r "$TRIBLESPACE_KEY" && echo readable`)
-	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.text, "record") && strings.Contains(answer.text, "readable"), "pile: can be appended to; the key can be read",
-		"exit 0", "%s; %q", e, answer.text)
+	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.Text, "record") && strings.Contains(answer.Text, "readable"), "pile: can be appended to; the key can be read",
+		"exit 0", "%s; %q", e, answer.Text)
 	return err
 }
 
@@ -296,6 +296,6 @@ func (a *acceptance) stdio(ctx context.Context) error {
 		return err
 	}
 	e, answer, err := t.exec(ctx, "cat /workspace/kept")
-	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.text, "kept"), "stdio: the same sandbox over playground mcp", "kept", "%s; %q", e, answer.text)
+	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.Text, "kept"), "stdio: the same sandbox over playground mcp", "kept", "%s; %q", e, answer.Text)
 	return err
 }

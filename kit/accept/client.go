@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"playground/mcpclient"
 	"playground/version"
 )
 
@@ -23,21 +24,9 @@ type tenant struct {
 	base    *http.Transport
 }
 
-// bearer adds the tenant's token to every request.
-type bearer struct {
-	token string
-	next  http.RoundTripper
-}
-
-func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
-	request = request.Clone(request.Context())
-	request.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(request)
-}
-
 func (t *tenant) connect(ctx context.Context, endpoint, token string) error {
 	t.base = &http.Transport{MaxIdleConnsPerHost: 32}
-	transport := &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: bearer{token, t.base}}}
+	transport := &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: mcpclient.Bearer{Token: token, Next: t.base}}}
 	return t.over(ctx, transport)
 }
 
@@ -75,27 +64,16 @@ func (t *tenant) open(ctx context.Context) error {
 		return err
 	}
 	var o opened
-	a.into(&o)
-	if a.isError || o.Session == "" {
-		return fmt.Errorf("cannot open the session of %s: %s", t.name, a.text)
+	a.Into(&o)
+	if a.IsError || o.Session == "" {
+		return fmt.Errorf("cannot open the session of %s: %s", t.name, a.Text)
 	}
 	t.session = o.Session
 	return nil
 }
 
-// An answer is one tool result in the forms the checks need.
-type answer struct {
-	text    string
-	isError bool
-	blob    []byte
-	fields  json.RawMessage // structuredContent
-}
-
-// into decodes the structured content; a missing field stays zero and a check then says what is wrong.
-func (a answer) into(v any) { _ = json.Unmarshal(a.fields, v) }
-
 // call calls a tool, with the tenant's session where the tool wants one and none is named.
-func (t *tenant) call(ctx context.Context, tool string, args map[string]any) (answer, error) {
+func (t *tenant) call(ctx context.Context, tool string, args map[string]any) (mcpclient.Answer, error) {
 	all := map[string]any{}
 	switch tool {
 	case "exec", "job_exec", "read", "write", "close_session":
@@ -104,25 +82,7 @@ func (t *tenant) call(ctx context.Context, tool string, args map[string]any) (an
 	for name, value := range args {
 		all[name] = value
 	}
-	result, err := t.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: all})
-	if err != nil {
-		return answer{}, fmt.Errorf("cannot call %s: %w", tool, err)
-	}
-	a := answer{isError: result.IsError}
-	var text []string
-	for _, content := range result.Content {
-		switch content := content.(type) {
-		case *mcp.TextContent:
-			text = append(text, content.Text)
-		case *mcp.ImageContent:
-			a.blob = content.Data
-		case *mcp.EmbeddedResource:
-			a.blob = content.Resource.Blob
-		}
-	}
-	a.text = strings.Join(text, "\n")
-	a.fields, err = json.Marshal(result.StructuredContent)
-	return a, err
+	return mcpclient.Call(ctx, t.client, tool, all)
 }
 
 // An ended command, as exec and the last page of a job tell it.
@@ -165,18 +125,18 @@ func (e ended) String() string {
 }
 
 // exec runs one command and waits for it.
-func (t *tenant) exec(ctx context.Context, command string) (ended, answer, error) {
+func (t *tenant) exec(ctx context.Context, command string) (ended, mcpclient.Answer, error) {
 	return t.execWith(ctx, map[string]any{"command": command})
 }
 
-func (t *tenant) execWith(ctx context.Context, args map[string]any) (e ended, a answer, err error) {
+func (t *tenant) execWith(ctx context.Context, args map[string]any) (e ended, a mcpclient.Answer, err error) {
 	a, err = t.call(ctx, "exec", args)
 	if err != nil {
 		return e, a, err
 	}
-	a.into(&e)
-	if a.isError && e.Outcome == "" {
-		e.Error = a.text
+	a.Into(&e)
+	if a.IsError && e.Outcome == "" {
+		e.Error = a.Text
 	}
 	return e, a, nil
 }
@@ -190,9 +150,9 @@ func (t *tenant) start(ctx context.Context, command string) (string, error) {
 	var started struct {
 		JobID string `json:"job_id"`
 	}
-	a.into(&started)
-	if a.isError || started.JobID == "" {
-		return "", fmt.Errorf("cannot start a job: %s", a.text)
+	a.Into(&started)
+	if a.IsError || started.JobID == "" {
+		return "", fmt.Errorf("cannot start a job: %s", a.Text)
 	}
 	return started.JobID, nil
 }
@@ -234,11 +194,11 @@ func (j *job) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.isError {
-		return fmt.Errorf("cannot poll %s: %s", j.id, a.text)
+	if a.IsError {
+		return fmt.Errorf("cannot poll %s: %s", j.id, a.Text)
 	}
 	var p page
-	a.into(&p)
+	a.Into(&p)
 	j.text += p.text()
 	j.cursor = p.Next
 	if p.State == "running" && len(p.Chunks) > 0 {
@@ -273,8 +233,8 @@ func (j *job) finish(ctx context.Context, most time.Duration) error {
 
 func (j *job) cancel(ctx context.Context) error {
 	a, err := j.call(ctx, "job_cancel", map[string]any{"job_id": j.id})
-	if err == nil && a.isError {
-		err = fmt.Errorf("cannot cancel %s: %s", j.id, a.text)
+	if err == nil && a.IsError {
+		err = fmt.Errorf("cannot cancel %s: %s", j.id, a.Text)
 	}
 	return err
 }

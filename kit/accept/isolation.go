@@ -15,7 +15,7 @@ func (a *acceptance) isolation(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		a.report.check(ok(e, answer.text), name, expected, "%s; %q", e, answer.text)
+		a.report.check(ok(e, answer.Text), name, expected, "%s; %q", e, answer.Text)
 		return nil
 	}
 	if err := sees("isolation: only its own processes", "ps -axww | wc -l", "fewer than 8 lines", func(e ended, text string) bool {
@@ -72,11 +72,11 @@ func (a *acceptance) attempts(ctx context.Context) error {
 		return err
 	}
 	if !e.exited(0) {
-		a.report.check(false, "attempts: the program runs", "exit 0", "%s; %q", e, answer.text)
+		a.report.check(false, "attempts: the program runs", "exit 0", "%s; %q", e, answer.Text)
 		return nil
 	}
 	tried := 0
-	for line := range strings.Lines(answer.text) {
+	for line := range strings.Lines(answer.Text) {
 		name, verdict, ok := strings.Cut(strings.TrimSpace(line), "\t")
 		if !ok {
 			continue
@@ -94,7 +94,7 @@ func (a *acceptance) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.report.check(strings.Contains(answer.text, "refused mmap") && e.Cleanup.clean(), "limits: private memory ends at the limit", "an error of mmap(2) before 4096 MiB", "%s; %q", e, answer.text)
+	a.report.check(strings.Contains(answer.Text, "refused mmap") && e.Cleanup.clean(), "limits: private memory ends at the limit", "an error of mmap(2) before 4096 MiB", "%s; %q", e, answer.Text)
 	return nil
 }
 
@@ -108,15 +108,15 @@ func (a *acceptance) foreign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.report.check(theirs.isError && strings.Contains(theirs.text, "unknown session"), "foreign: another's session is refused", "unknown session", "%s", theirs.text)
-	same := strings.ReplaceAll(theirs.text, a.first.session, "X") == strings.ReplaceAll(unknown.text, a.options.prefix+"-nobody", "X")
-	a.report.check(same, "foreign: with the text for one that nobody has", "the same text", "%q and %q", theirs.text, unknown.text)
+	a.report.check(theirs.IsError && strings.Contains(theirs.Text, "unknown session"), "foreign: another's session is refused", "unknown session", "%s", theirs.Text)
+	same := strings.ReplaceAll(theirs.Text, a.first.session, "X") == strings.ReplaceAll(unknown.Text, a.options.prefix+"-nobody", "X")
+	a.report.check(same, "foreign: with the text for one that nobody has", "the same text", "%q and %q", theirs.Text, unknown.Text)
 	for _, tool := range []string{"job_poll", "job_cancel"} {
 		answer, err := a.second.call(ctx, tool, map[string]any{"job_id": a.job})
 		if err != nil {
 			return err
 		}
-		a.report.check(answer.isError, "foreign: "+tool+" of another's job is refused", "an error result", "%s", answer.text)
+		a.report.check(answer.IsError, "foreign: "+tool+" of another's job is refused", "an error result", "%s", answer.Text)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (a *acceptance) admission(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.report.check(e.exited(0) && strings.Contains(answer.text, "fine"), "admission: another tenant goes on", "fine", "%s; %q", e, answer.text)
+	a.report.check(e.exited(0) && strings.Contains(answer.Text, "fine"), "admission: another tenant goes on", "fine", "%s; %q", e, answer.Text)
 	proven := 0
 	for _, j := range jobs {
 		if err := j.cancel(ctx); err != nil {
@@ -165,8 +165,8 @@ func (a *acceptance) reopened(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		text = answer.text
-		if answer.isError {
+		text = answer.Text
+		if answer.IsError {
 			break
 		}
 	}
@@ -174,12 +174,12 @@ func (a *acceptance) reopened(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.report.check(answer.isError && strings.Contains(answer.text, "open_session"), "session: a closed one refuses commands and names open_session", "an error with open_session", "%q after %q", answer.text, text)
+	a.report.check(answer.IsError && strings.Contains(answer.Text, "open_session"), "session: a closed one refuses commands and names open_session", "an error with open_session", "%q after %q", answer.Text, text)
 	if err := a.first.open(ctx); err != nil {
 		return err
 	}
 	e, answer, err := a.first.exec(ctx, "cat /workspace/kept")
-	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.text, "kept"), "session: opened again, the files are there", "kept", "%s; %q", e, answer.text)
+	a.report.check(err == nil && e.exited(0) && strings.Contains(answer.Text, "kept"), "session: opened again, the files are there", "kept", "%s; %q", e, answer.Text)
 	return err
 }
 

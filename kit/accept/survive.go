@@ -179,7 +179,7 @@ func (w *world) crashOne(ctx context.Context, t *tenant, daemon string, keeps bo
 		return nil
 	}
 	e, answer, err := t.exec(ctx, "echo again")
-	w.report.check(err == nil && e.exited(0) && strings.Contains(answer.text, "again"), name+": commands run again", "again", "%s; %q %v", e, answer.text, err)
+	w.report.check(err == nil && e.exited(0) && strings.Contains(answer.Text, "again"), name+": commands run again", "again", "%s; %q %v", e, answer.Text, err)
 	return nil
 }
 

@@ -148,15 +148,15 @@ func (w *world) place(ctx context.Context, t *tenant) error {
 		return fmt.Errorf("cannot read the adversary: %w", err)
 	}
 	a, err := t.call(ctx, "write", map[string]any{"path": adversaryPath, "base64": base64.StdEncoding.EncodeToString(program)})
-	if err == nil && a.isError {
-		err = fmt.Errorf("cannot place the adversary: %s", a.text)
+	if err == nil && a.IsError {
+		err = fmt.Errorf("cannot place the adversary: %s", a.Text)
 	}
 	if err != nil {
 		return err
 	}
 	e, a, err := t.exec(ctx, "chmod 0755 "+adversaryPath+" && "+adversaryPath)
 	if err == nil && !e.exited(0) {
-		err = fmt.Errorf("the adversary does not run: %s", a.text)
+		err = fmt.Errorf("the adversary does not run: %s", a.Text)
 	}
 	return err
 }
