@@ -301,6 +301,40 @@ func TestHostSweep(t *testing.T) {
 	}
 }
 
+// Clean while a command runs takes what an earlier daemon left, and nothing of this one.
+func TestHostClean(t *testing.T) {
+	r := host(t)
+	old := jail.LeafSpec{Parent: tenantJail, Name: "j01arz3ndektsv4rrffq69g5fav", Root: "/"}
+	if _, err := jail.CreateLeaf(old); err != nil {
+		t.Fatal(err)
+	}
+	since := time.Now()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out := &output{}
+	ended := make(chan job.Result, 1)
+	go func() {
+		res, err := r.Run(ctx, adversary("plain"), out)
+		if err != nil {
+			t.Errorf("run: %v", err)
+		}
+		ended <- res
+	}()
+	if _, ok := out.ready(20 * time.Second); !ok {
+		t.Errorf("the command does not run: %q", out.text())
+	}
+	swept, err := r.Clean(prefix, since, 5*time.Second)
+	if err != nil || !slices.Equal(swept.Jails, []string{old.FullName()}) || len(swept.Left) > 0 {
+		t.Errorf("clean: %+v, %v", swept, err)
+	}
+	if usage, err := r.Usage(); err != nil || len(usage["alice"]) == 0 {
+		t.Errorf("the running command uses nothing: %v, %v", usage, err)
+	}
+	cancel(job.ErrCancelled)
+	if res := <-ended; res.Outcome != job.Cancelled || !res.Cleanup.Proven {
+		t.Errorf("the running command was disturbed: %+v", res)
+	}
+}
+
 // Item 4: a daemon that has folders open all the time starts commands all the same, since its supervisors have none.
 func TestHostFoldersOpenInDaemon(t *testing.T) {
 	r := host(t)

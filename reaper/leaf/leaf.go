@@ -86,18 +86,24 @@ func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Re
 		}
 		return job.Result{}, err
 	}
-	r.mu.Lock()
-	r.running[w.jail] = spec.Tenant
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		delete(r.running, w.jail)
-		r.mu.Unlock()
-	}()
+	defer r.leave(w.jail)
 	return w.finish(ctx)
 }
 
-// Running returns the leaves of running commands, by the full names of their jails, with their tenants.
+// enter and leave say that a leaf is this Runner's, from before it exists until its end is proved or on record.
+func (r *Runner) enter(leaf, tenant string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[leaf] = tenant
+}
+
+func (r *Runner) leave(leaf string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.running, leaf)
+}
+
+// Running returns the leaves of commands that run or are being started, by the full names of their jails, with their tenants.
 func (r *Runner) Running() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +111,7 @@ func (r *Runner) Running() map[string]string {
 }
 
 // start makes limits, jail and pipes, and gives them with the command to a supervisor.
-func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*watch, error) {
+func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (_ *watch, err error) {
 	att, err := r.attachment(ctx, spec.Tenant)
 	if err != nil {
 		return nil, err
@@ -117,8 +123,15 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*wat
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{r: r, sup: sup, root: att.Root}
-	rules, err := w.prepare(att)
+	leaf := jail.LeafSpec{Parent: att.Sandbox.Name, Name: newName(), Root: att.Root}
+	w := &watch{r: r, sup: sup, root: att.Root, jail: leaf.FullName()}
+	r.enter(w.jail, spec.Tenant)
+	defer func() {
+		if err != nil {
+			r.leave(w.jail)
+		}
+	}()
+	rules, err := w.prepare(leaf, att.Limits)
 	if err != nil {
 		sup.Close()
 		return nil, err
@@ -142,10 +155,8 @@ func (r *Runner) start(ctx context.Context, spec job.Spec, out job.Output) (*wat
 }
 
 // prepare makes the leaf jail, its limits first, and returns them.
-func (w *watch) prepare(att jail.Attachment) ([]string, error) {
-	spec := jail.LeafSpec{Parent: att.Sandbox.Name, Name: newName(), Root: att.Root}
-	w.jail = spec.FullName()
-	rules, err := w.r.host.Limit(w.jail, att.Limits)
+func (w *watch) prepare(spec jail.LeafSpec, limits racct.Limits) ([]string, error) {
+	rules, err := w.r.host.Limit(w.jail, limits)
 	if err != nil {
 		return nil, err
 	}

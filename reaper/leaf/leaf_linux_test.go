@@ -265,6 +265,27 @@ func TestRefusedStart(t *testing.T) {
 	}
 }
 
+// A clean-up that runs meanwhile must know a leaf before it exists, and forget one that was never made.
+func TestRunningCoversStarts(t *testing.T) {
+	b := newBench(t, "", 5*time.Second)
+	known := 0
+	b.host.creating = func(name string) {
+		if b.Running()[name] == "alice" {
+			known++
+		}
+	}
+	if _, err := b.Run(t.Context(), sh("true"), &output{}); err != nil {
+		t.Error(err)
+	}
+	b.host.createErr = errors.New("no more jails")
+	if _, err := b.Run(t.Context(), sh("true"), &output{}); err == nil {
+		t.Error("a command ran without a jail")
+	}
+	if known != 2 || len(b.Running()) != 0 {
+		t.Errorf("%d of 2 leaves were known while they were made; %v are left", known, b.Running())
+	}
+}
+
 func TestTooLarge(t *testing.T) {
 	b := newBench(t, "", 5*time.Second)
 	if res, err := b.Run(t.Context(), sh(strings.Repeat("#", 300<<10)), &output{}); !errors.Is(err, fault.TooLarge) {

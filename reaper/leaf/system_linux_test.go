@@ -224,6 +224,7 @@ type fakeHost struct {
 	mu                  sync.Mutex // guards names
 	names               []string
 	lost                atomic.Int32 // the supervisor that was killed: Linux does not name branches
+	creating            func(name string)
 }
 
 func (h *fakeHost) event(what string) {
@@ -247,8 +248,11 @@ func (h *fakeHost) Limit(name string, l racct.Limits) ([]string, error) {
 
 func (h *fakeHost) Unlimit(string) error { h.event("unlimit"); return nil }
 
-func (h *fakeHost) CreateLeaf(jail.LeafSpec) (int, error) {
+func (h *fakeHost) CreateLeaf(l jail.LeafSpec) (int, error) {
 	h.event("create")
+	if h.creating != nil {
+		h.creating(l.FullName())
+	}
 	return 7, h.createErr
 }
 
