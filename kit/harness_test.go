@@ -54,6 +54,7 @@ var stubs = map[string]string{
 list) case "$*" in *sandboxes*|*refquota*) [ ! -f "$STUB/tenant" ] || echo "tank/pgkit/sandboxes/x 256M";; *" -t filesystem "*) ;; *"name tank") echo tank;; esac;;
 esac`,
 	"rcorder":     ``,
+	"find":        `case " $* " in *" -flags "*) cat "$STUB/loose" 2>/dev/null; exit 0;; esac; PATH=/usr/bin:/bin exec find "$@"`,
 	"pgrep":       `exit 1`,
 	"proccontrol": `echo disabled`,
 	"pkg":         `exit 1`,
@@ -460,6 +461,20 @@ func TestSecurelevelIsOnlyRaisedWhenTold(t *testing.T) {
 	for _, bad := range []string{"0", "4", "-1", "x"} {
 		if _, code := h.run("--securelevel", bad); code != 2 {
 			t.Errorf("--securelevel %s: exit %d", bad, code)
+		}
+	}
+}
+
+// At a securelevel only files with system flags may stay; any other that stays is a failure.
+func TestUninstallAtSecurelevel(t *testing.T) {
+	const name = "uninstall: uninstall.sh --purge at securelevel 1"
+	for loose, verdict := range map[string]string{"": "\nok ", "/var/db/playground/accounts.db\n": "\nnot ok "} {
+		h := newHost(t, "STUB_LEVEL=1")
+		h.write("stub/mounts", "/dev/x on "+h.root+"/var/db/playground/stays (ufs)\n", 0o644) // what keeps the folder there
+		h.write("stub/loose", loose, 0o644)
+		out, _ := h.run("--only", "install")
+		if _, rest, ok := strings.Cut(out, name); !ok || !regexp.MustCompile(verdict+`[0-9]+ - `+regexp.QuoteMeta(name)).MatchString(out) {
+			t.Errorf("loose %q: %v %.200s", loose, ok, rest)
 		}
 	}
 }

@@ -18,7 +18,12 @@ group_uninstall()
 	elif [ "$(fact kern.securelevel)" -ge 1 ] 2>/dev/null; then
 		limited 300 "${kit}/uninstall.sh" --purge ${root:+--root "${root}"} >"${results}/log/uninstall.log" 2>&1 || true
 		kept=$(find "${statedir}" -type f 2>/dev/null | wc -l | tr -d ' ')
-		result ok "uninstall: uninstall.sh --purge at securelevel $(fact kern.securelevel)" "all but append-only files" "${kept} files stay until a reboot"
+		loose=""
+		if [ -d "${statedir}" ]; then
+			loose=$(find "${statedir}" -type f ! -flags +sappnd,schg,sunlnk 2>&1) || loose="find failed: ${loose}"
+		fi
+		expect "uninstall: uninstall.sh --purge at securelevel $(fact kern.securelevel)" "all removed but files with system flags" \
+			"${kept} files stay until a reboot; without such a flag: ${loose:-none}" [ -z "${loose}" ]
 		find "${statedir}" -type f 2>/dev/null | head -n 20 | while IFS= read -r text; do say "  stays: ${text}"; done
 		say "after the reboot: ${kit}/accept.sh --clean"
 	else
