@@ -15,6 +15,8 @@ DESTDIR ?=
 BIN ?= bin
 # FreeBSD on arm64 has no race detector: make test RACE=
 RACE ?= -race
+# An example of a faculty, a module of its own as an operator's would be.
+NOTEBOOK = examples/faculty-notebook
 # A single package: make test PKG=./ring/
 PKG ?= ./...
 
@@ -49,6 +51,7 @@ build:
 # Tests that need the real programs take them from bin/, so that these are never built with the race detector.
 test: build
 	PLAYGROUND_BIN="$$(cd $(BIN) && pwd)" $(GO) test $(RACE) -timeout 10m $(PKG)
+	cd $(NOTEBOOK) && $(GO) test $(RACE) ./...
 
 lint: fmt vet staticcheck vuln shell man
 
@@ -58,7 +61,9 @@ fmt:
 
 vet:
 	@for target in linux/amd64 freebsd/amd64 freebsd/arm64; do \
-		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./... || exit 1; echo "vet $$target: clean"; \
+		for dir in . $(NOTEBOOK); do \
+			(cd $$dir && CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./...) || exit 1; \
+		done; echo "vet $$target: clean"; \
 	done
 
 # One run over all platforms, so that what only one of them uses does not count as unused on the others.
