@@ -43,6 +43,8 @@ type ProvisionSpec struct {
 	Tenant  string  `json:"tenant"`
 	Persona string  `json:"persona,omitempty"` // default "NAME assistant"
 	Network Network `json:"network,omitempty"` // default from the host's configuration
+	// Source makes a sandbox for one build: see builder.go. For operators only.
+	Source string `json:"source,omitempty"`
 }
 
 // OpenOptions hold for the tenant's session until another open names them.

@@ -18,6 +18,7 @@ func (m *Manager) attachKernel(_ context.Context, rec record) (kernelObject, err
 		Root:      m.store.path(rec.ID, "root"),
 		Home:      m.store.path(rec.ID, "home"),
 		Workspace: m.store.path(rec.ID, "workspace"),
+		Source:    m.store.source(rec),
 		Tmp:       m.store.path(rec.ID, "tmp"),
 		Pile:      m.store.pile(rec.ID),
 		Shared:    m.store.shared(),

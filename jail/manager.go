@@ -100,6 +100,9 @@ func (m *Manager) Provision(ctx context.Context, spec ProvisionSpec) (Sandbox, e
 	if err := validNetwork(spec.Network); err != nil {
 		return Sandbox{}, err
 	}
+	if err := m.store.checkSource(spec.Source); err != nil {
+		return Sandbox{}, err
+	}
 	t := &tenant{}
 	t.mu.Lock() // others that find the new name wait until it is complete
 	defer t.mu.Unlock()
@@ -110,7 +113,7 @@ func (m *Manager) Provision(ctx context.Context, spec ProvisionSpec) (Sandbox, e
 			WithHint("choose another name, or see `playground user list`")
 	}
 	m.tenants[spec.Tenant] = t
-	t.rec = record{Tenant: spec.Tenant, Persona: spec.Persona, Network: spec.Network, UIDBase: m.takeUIDsLocked()}
+	t.rec = record{Tenant: spec.Tenant, Persona: spec.Persona, Network: spec.Network, UIDBase: m.takeUIDsLocked(), Source: spec.Source}
 	if m.store.backing != nil {
 		t.rec.Storage, t.rec.Template = m.store.storage, m.opts.Template
 	}

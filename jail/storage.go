@@ -162,13 +162,17 @@ func tmpMount(size int64) mount {
 // one in a folder that cannot be written, because two jails with a writable folder in common could pass each other open
 // folders through a socket in it, and with those leave their roots (CVE-2025-15576).
 func (s *store) commonMounts(rec record, ruleset int) []mount {
-	return []mount{
+	list := []mount{
 		{fstype: "devfs", on: "/dev", ruleset: ruleset},
 		{fstype: "fdescfs", on: "/dev/fd"},
 		{fstype: "nullfs", from: s.pile(rec.ID), on: "/pile", noSuid: true},
 		{fstype: "nullfs", from: s.sharedMount(), on: "/shared", readOnly: true},
 		{fstype: "nullfs", from: filepath.Join(s.shared(), "shared.pile"), on: "/shared/shared.pile", file: true, noSuid: true},
 	}
+	if rec.Source != "" {
+		list = append(list, mount{fstype: "nullfs", from: s.source(rec), on: SourcePath, readOnly: true, noSuid: true})
+	}
+	return list
 }
 
 func (s *store) sharedMount() string { return filepath.Join(s.dir, "shared-mount") }

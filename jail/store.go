@@ -55,6 +55,7 @@ type record struct {
 	Address  netip.Addr `json:"address,omitzero"`
 	Storage  Storage    `json:"storage,omitempty"`
 	Template string     `json:"template,omitempty"`
+	Source   string     `json:"source,omitempty"` // of a builder: see builder.go
 }
 
 // sharedGID is the host's group of what tenants with uids of their own share: the one below their first range.
@@ -197,6 +198,11 @@ func (s *store) fill(dir string, rec record) error {
 			return err
 		}
 	}
+	if rec.Source != "" {
+		if err := mkdir(filepath.Join(dir, "workspace", filepath.Base(SourcePath)), 0o755, rec.UIDBase); err != nil {
+			return err
+		}
+	}
 	data, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
 		return err
@@ -204,7 +210,7 @@ func (s *store) fill(dir string, rec record) error {
 	return writeSynced(filepath.Join(dir, "sandbox.json"), append(data, '\n'), 0o600)
 }
 
-// remove takes a tenant's storage away; its pile stays.
+// remove takes a tenant's storage away; its pile stays, but for a builder's.
 func (s *store) remove(ctx context.Context, rec record) error {
 	if err := s.backed(rec); err != nil {
 		return err
@@ -220,7 +226,10 @@ func (s *store) remove(ctx context.Context, rec record) error {
 	if err := os.Rename(s.path(rec.ID, ""), s.path(gonePrefix+rec.ID, "")); err != nil {
 		return err
 	}
-	return s.discard(ctx, gonePrefix+rec.ID)
+	if err := s.discard(ctx, gonePrefix+rec.ID); err != nil || rec.Source == "" {
+		return err
+	}
+	return s.removePile(rec.ID)
 }
 
 // createPile makes a tenant's pile from the seed, and its key.
@@ -242,7 +251,9 @@ func (s *store) createPile(rec record) error {
 			return err
 		}
 	}
-	setAppendOnly(filepath.Join(dir, "self.pile"), true) // probed, not assumed: see appendOnly
+	if rec.Source == "" { // a builder's is removed with it
+		setAppendOnly(filepath.Join(dir, "self.pile"), true) // probed, not assumed: see appendOnly
+	}
 	return syncDir(dir)
 }
 

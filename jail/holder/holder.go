@@ -10,11 +10,12 @@ type Config struct {
 	Isolated  bool         `json:"isolated"`
 	Hostname  string       `json:"hostname"`
 	Tenant    string       `json:"tenant"`
-	Loopback  bool         `json:"loopback"`  // the network namespace is new: bring up lo
-	Resolver  bool         `json:"resolver"`  // the network is the host's: take its resolv.conf
-	Root      string       `json:"root"`      // an empty folder to build the private root on
-	Home      string       `json:"home"`      // shown as /home/TENANT
-	Workspace string       `json:"workspace"` // shown as /workspace
+	Loopback  bool         `json:"loopback"`         // the network namespace is new: bring up lo
+	Resolver  bool         `json:"resolver"`         // the network is the host's: take its resolv.conf
+	Root      string       `json:"root"`             // an empty folder to build the private root on
+	Home      string       `json:"home"`             // shown as /home/TENANT
+	Workspace string       `json:"workspace"`        // shown as /workspace
+	Source    string       `json:"source,omitempty"` // shown read-only at /workspace/src; "" = nothing
 	Tmp       string       `json:"tmp"`
 	Pile      string       `json:"pile"` // folder of self.pile and self.key
 	Shared    string       `json:"shared"`

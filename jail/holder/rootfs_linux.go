@@ -42,6 +42,9 @@ func buildRoot(cfg Config) error {
 	b.dev(cfg.Limits)
 	b.bind(cfg.Home, "/home/"+cfg.Tenant, 0)
 	b.bind(cfg.Workspace, "/workspace", 0)
+	if cfg.Source != "" {
+		b.bind(cfg.Source, "/workspace/src", unix.MOUNT_ATTR_RDONLY)
+	}
 	b.bind(cfg.Tmp, "/tmp", 0)
 	b.file("/pile/self.pile", "")
 	b.bind(cfg.Pile+"/self.pile", "/pile/self.pile", unix.MOUNT_ATTR_NOEXEC)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 
+	"playground/fault"
 	"playground/jail"
 	"playground/localapi"
 )
@@ -35,7 +36,7 @@ type Access struct {
 
 // Routes returns the daemon's table.
 func Routes(s Sandboxes, t Templates, access Access) []localapi.Route {
-	h := handlers{s}
+	h := handlers{s: s, operators: access.Operators}
 	return append(templateRoutes(t, access), []localapi.Route{
 		{Method: "POST", Path: "/v1/sandboxes", Access: access.Callers, Handle: h.provision},
 		{Method: "GET", Path: "/v1/sandboxes", Access: access.Callers, Handle: h.list},
@@ -48,12 +49,23 @@ func Routes(s Sandboxes, t Templates, access Access) []localapi.Route {
 	}...)
 }
 
-type handlers struct{ s Sandboxes }
+type handlers struct {
+	s         Sandboxes
+	operators localapi.Access
+}
 
 func (h handlers) provision(w http.ResponseWriter, r *http.Request) error {
 	var spec jail.ProvisionSpec
 	if err := localapi.Decode(r, &spec); err != nil {
 		return err
+	}
+	if spec.Source != "" { // it shows a folder of the host
+		if h.operators == nil {
+			return fault.New(fault.Denied, "nobody may make a builder")
+		}
+		if err := h.operators(localapi.PeerOf(r.Context())); err != nil {
+			return err
+		}
 	}
 	sandbox, err := h.s.Provision(r.Context(), spec)
 	if err != nil {

@@ -244,6 +244,7 @@ func TestAccess(t *testing.T) {
 		{jailapi.Access{Callers: me, Runners: other, Operators: other}, true, false, false},
 		{jailapi.Access{Callers: other, Runners: me}, false, true, false},
 		{jailapi.Access{Callers: other, Operators: me}, false, false, true},
+		{jailapi.Access{Callers: me, Operators: me}, true, false, true},
 	} {
 		c := serve(t, &fake{err: fault.New(fault.NotFound, "reached")}, tt.access)
 		callers := []error{c.Destroy(ctx, "a")}
@@ -272,6 +273,8 @@ func TestAccess(t *testing.T) {
 				}
 			}
 		}
+		_, buildErr := c.Provision(ctx, jail.ProvisionSpec{Source: "x"}) // shows a folder of the host
+		check([]error{buildErr}, tt.caller && tt.operator)
 		check(callers, tt.caller)
 		check([]error{attachErr, connectErr}, tt.runner)
 		check([]error{createErr, c.DestroyTemplate(ctx, "base")}, tt.operator)
