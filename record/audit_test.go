@@ -1,0 +1,275 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// openAudit opens audit files that are unlocked at the end of the test.
+func openAudit(t testing.TB, folder string) *Audit {
+	t.Helper()
+	a, err := OpenAudit(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		a.Close()
+		names, _ := a.files()
+		for _, name := range names {
+			unlockAppendOnly(t, name)
+		}
+	})
+	return a
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAuditFiles(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "audit")
+	a := openAudit(t, folder)
+	day := time.Date(2101, 3, 1, 12, 0, 0, 0, time.UTC)
+	a.now = func() time.Time { return day }
+	write := func(text string, want ...string) {
+		t.Helper()
+		if _, err := a.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		names, err := a.files()
+		got := []string{}
+		for _, name := range names[1:] { // the first is of the day the test ran
+			got = append(got, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "records-"), ".jsonl"))
+		}
+		if err != nil || strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("files %v (%v), want %v", got, err, want)
+		}
+	}
+	write("a\n", "2101-03-01-000001")
+	write("b\n", "2101-03-01-000001")
+	a.max = 4
+	write("c\n", "2101-03-01-000001", "2101-03-01-000002")
+	day = day.Add(12 * time.Hour)
+	write("d", "2101-03-01-000001", "2101-03-01-000002", "2101-03-02-000001")
+	a.Close() // half a line is the last of its file
+	write("e\n", "2101-03-01-000001", "2101-03-01-000002", "2101-03-02-000001", "2101-03-02-000002")
+	day = day.Add(-100 * 24 * time.Hour) // the clock is set back
+	a.Close()
+	write("f\n", "2101-03-01-000001", "2101-03-01-000002", "2101-03-02-000001", "2101-03-02-000002")
+	names, _ := a.files()
+	for i, want := range []string{"", "a\nb\n", "c\n", "d", "e\nf\n"} {
+		if got, err := os.ReadFile(names[i]); err != nil || string(got) != want {
+			t.Errorf("%s holds %q (%v), want %q", names[i], got, err, want)
+		}
+	}
+	if info, err := os.Stat(names[1]); err != nil || info.Mode().Perm()&^0o640 != 0 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	checkEnforcement(t, a.Enforcement(), last(names))
+}
+
+// checkEnforcement tries what the enforcement says cannot be done.
+func checkEnforcement(t *testing.T, e Enforcement, name string) {
+	t.Helper()
+	err := os.Truncate(name, 0)
+	if e.Enforced != (err != nil) || e.Reason == "" {
+		t.Errorf("enforcement %+v, and cutting the file off gives %v", e, err)
+	}
+	if !e.Enforced {
+		return
+	}
+	if err := os.Rename(name, name+".old"); err == nil {
+		t.Error("the file could be renamed")
+	}
+	if err := os.Remove(name); err == nil {
+		t.Error("the file could be removed")
+	}
+}
+
+func TestFlagWorth(t *testing.T) {
+	for _, c := range []struct {
+		fstype string
+		level  int
+		want   bool
+		text   string
+	}{
+		{"ufs", -1, true, "root can clear it"}, {"zfs", 0, true, "root can clear it"}, {"zfs", 1, true, "roll the dataset back"},
+		{"ufs", 2, true, "cannot be cleared"}, {"tmpfs", 3, false, "does not stop"}, {"nfs", 0, false, "does not stop"},
+	} {
+		if got := flagWorth(c.fstype, c.level); got.Enforced != c.want || !strings.Contains(got.Reason, c.text) {
+			t.Errorf("%s at %d: %+v", c.fstype, c.level, got)
+		}
+	}
+}
+
+// auditedLog has four records in two transactions, and the bytes of the database after each.
+func auditedLog(t *testing.T) (path, folder string, all []Record) {
+	t.Helper()
+	top := t.TempDir()
+	path, folder = filepath.Join(top, "records.db"), filepath.Join(top, "audit")
+	a := openAudit(t, folder)
+	for i := range 3 {
+		l := openLog(t, path, Options{Key: testKey(), Audit: a})
+		all = append(all, mustAppend(t, l, note(NewThread("a"), alice, fmt.Sprint(i)), note(NewThread("b"), alice, fmt.Sprint(i)))...)
+		if report := mustVerify(t, l); report.Audited != int64(len(all)) || report.Unaudited != 0 {
+			t.Errorf("%+v", report)
+		}
+		l.Close()
+		copyFile(t, path, path+fmt.Sprint(i))
+	}
+	return path, folder, all
+}
+
+// An older copy of the whole database is sound in itself; the audit files give it away.
+func TestAuditShowsOlderCopy(t *testing.T) {
+	path, folder, all := auditedLog(t)
+	copyFile(t, path+"0", path)
+	l := openLog(t, path, Options{Key: testKey(), Audit: openAudit(t, folder)})
+	report, err := l.Verify(t.Context())
+	if err != nil || report.First == nil || report.First.Sequence != 3 || report.First.ID != all[2].ID {
+		t.Errorf("%+v, %v", report.First, err)
+	}
+	if _, err := l.Append(t.Context(), note(NewThread("a"), alice, "x")); !errors.Is(err, ErrDamaged) {
+		t.Errorf("appending: %v", err)
+	}
+	l.Close()
+	// One that does not know the audit files covers it up with new records; the files still tell.
+	other := openLog(t, path, Options{Key: testKey()})
+	mustAppend(t, other, note(NewThread("a"), alice, "x"), note(NewThread("a"), alice, "y"), note(NewThread("a"), alice, "z"))
+	other.Close()
+	l = openLog(t, path, Options{Key: testKey(), Audit: openAudit(t, folder)})
+	report, err = l.Verify(t.Context())
+	if err != nil || report.First == nil || report.First.Sequence != 3 || report.First.ID != all[2].ID {
+		t.Errorf("%+v, %v", report.First, err)
+	}
+}
+
+// A crash between the audit file and the commit leaves lines without records at the tail; that is no damage, then or later.
+func TestAuditAfterCrash(t *testing.T) {
+	path, folder, all := auditedLog(t)
+	copyFile(t, path+"1", path)
+	a := openAudit(t, folder)
+	l := openLog(t, path, Options{Key: testKey(), Audit: a})
+	if report := mustVerify(t, l); report.Records != 4 || report.Audited != 4 {
+		t.Errorf("%+v", report)
+	}
+	for i := range 3 {
+		mustAppend(t, l, note(NewThread("a"), alice, fmt.Sprint("again", i)))
+	}
+	if report := mustVerify(t, l); report.Records != 7 || report.Audited != 7 {
+		t.Errorf("%+v", report)
+	}
+	if _, err := a.Write([]byte(`{"sequence":8,"id":"` + all[0].ID[:10])); err != nil { // cut off in the middle of a line
+		t.Fatal(err)
+	}
+	a.Close()
+	mustVerify(t, l)
+	mustAppend(t, l, note(NewThread("a"), alice, "more"))
+	if report := mustVerify(t, l); report.Audited != 8 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestAuditTampering(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(lines [][]byte) [][]byte
+		want   int64
+	}{
+		"a line gone":       {func(l [][]byte) [][]byte { return append(l[:2:2], l[3:]...) }, 4},
+		"a first line gone": {func(l [][]byte) [][]byte { return l[1:] }, 2},
+		"garbage":           {func(l [][]byte) [][]byte { l[3] = []byte("garbage\n"); return l }, 4},
+		"a field":           {func(l [][]byte) [][]byte { l[3] = bytes.Replace(l[3], []byte("{"), []byte(`{"x":1,`), 1); return l }, 4},
+		"another link": {func(l [][]byte) [][]byte {
+			l[3] = bytes.Replace(l[3], []byte(`"chain":"`), []byte(`"chain":"00`), 1)
+			return l
+		}, 4},
+		"a line of nowhere": {func(l [][]byte) [][]byte {
+			return append(l, bytes.ReplaceAll(l[5], []byte(`"after":4`), []byte(`"after":3`)))
+		}, 6},
+		"a very long line": {func(l [][]byte) [][]byte { return append(l, bytes.Repeat([]byte("x"), 1<<20)) }, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, folder, _ := auditedLog(t)
+			a := openAudit(t, folder)
+			names, err := a.files()
+			if err != nil || len(names) != 1 {
+				t.Fatal(names, err)
+			}
+			a.Close()
+			unlockAppendOnly(t, names[0])
+			text, err := os.ReadFile(names[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+			lines[len(lines)-1] = append(lines[len(lines)-1], '\n')
+			if err := os.WriteFile(names[0], bytes.Join(c.change(lines), nil), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l := openLog(t, path, Options{Key: testKey(), Audit: a})
+			report, err := l.Verify(t.Context())
+			if err != nil || report.First == nil || report.First.Sequence != c.want {
+				t.Errorf("%+v, %v, want %d", report.First, err, c.want)
+			}
+		})
+	}
+}
+
+// Auditing may begin late; what it missed is counted.
+func TestAuditBeginsLate(t *testing.T) {
+	path, folder := filepath.Join(t.TempDir(), "records.db"), filepath.Join(t.TempDir(), "audit")
+	l := openLog(t, path, Options{})
+	mustAppend(t, l, note(NewThread("a"), alice, "x"))
+	l.Close()
+	l = openLog(t, path, Options{Audit: openAudit(t, folder)})
+	mustAppend(t, l, note(NewThread("a"), alice, "y"))
+	if report := mustVerify(t, l); report.Audited != 1 || report.Unaudited != 1 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// What is being written while Verify reads is no damage.
+func TestVerifyWhileAppending(t *testing.T) {
+	l := newLog(t, Options{Key: testKey(), Audit: openAudit(t, filepath.Join(t.TempDir(), "audit"))})
+	stop := make(chan struct{})
+	var callers sync.WaitGroup
+	for i := range 3 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := l.Append(t.Context(), note(NewThread(fmt.Sprint(i)), alice, "x"), note(NewThread(fmt.Sprint(i)), EngineDID, "y")); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for mustVerify(t, l).Records < 200 {
+	}
+	close(stop)
+	callers.Wait()
+	if report := mustVerify(t, l); report.Unaudited != 0 {
+		t.Errorf("%+v", report)
+	}
+}
