@@ -79,6 +79,10 @@ func (v raw) validate(goos string, lines map[string]int) (Config, error) {
 	v.Sandbox.check(&c, p)
 	v.Jobs.check(&c)
 	v.Resources.check(&c)
+	v.Faculty.check(&c)
+	v.Gateway.check(&c, v.HTTP)
+	v.Work.check(&c, v.Host)
+	v.Work.checkWorker(&c, v.Sandbox)
 	oneOf(&c, "log.level", v.Log.Level, []string{"debug", "info", "warn", "error"})
 	if len(c.problems) > 0 {
 		return Config{}, fault.New(fault.Invalid, "%s", strings.Join(c.problems, "; ")).WithHint(sampleHint)
@@ -235,9 +239,13 @@ func (v raw) build(p platform) Config {
 			SessionIdle:       v.HTTP.SessionIdle.must(),
 			SessionsPerTenant: int(v.HTTP.SessionsPerTenant),
 			MetricsListen:     v.HTTP.MetricsListen,
+			Catalogue:         Catalogue(v.HTTP.Catalogue),
 		},
 		Sandbox:   v.Sandbox.build(p),
 		Jobs:      v.Jobs.build(),
+		Faculty:   v.Faculty.build(v.Host.StateDir),
+		Gateway:   v.Gateway.build(),
+		Work:      v.Work.build(),
 		Log:       Log(v.Log),
 		resources: v.Resources.build(),
 	}

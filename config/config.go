@@ -24,6 +24,9 @@ type Config struct {
 	HTTP    HTTP
 	Sandbox Sandbox
 	Jobs    Jobs
+	Faculty Faculty
+	Gateway Gateway
+	Work    Work
 	Log     Log
 
 	resources racct.Limits
@@ -49,6 +52,7 @@ type HTTP struct {
 	SessionIdle       time.Duration
 	SessionsPerTenant int
 	MetricsListen     string // empty, or a loopback address
+	Catalogue         Catalogue
 }
 
 // Sandbox is what every tenant's sandbox is like.

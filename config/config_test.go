@@ -183,6 +183,58 @@ addresses = "fd00:706c:6179::/64"
 	}
 }
 
+func TestParseWork(t *testing.T) {
+	const text = `
+[work]
+operator = "did:sync:user:ada"
+provider = "openai"
+model = "qwen3:8b"
+base_url = "http://127.0.0.1:8000/v1"
+prices = { "qwen3:8b" = { input = 0, output = 0.5 } }
+capacity = 3
+stop_grace = "2s"
+data_dir = "/srv/data"
+host_tools = true
+`
+	got, err := parse(strings.NewReader(text), "linux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default("linux")
+	want.Work = Work{Operator: "did:sync:user:ada", Provider: ProviderOpenAI, Model: "qwen3:8b", BaseURL: "http://127.0.0.1:8000/v1",
+		MaxTokens: 8192, Prices: map[string]Price{"qwen3:8b": {Output: 0.5}}, Capacity: 3, StopGrace: 2 * time.Second, DataDir: "/srv/data", HostTools: true,
+		Worker: Worker{UIDBase: 990_000, MemoryBytes: 512 << 20, CPU: time.Hour}}
+	equal(t, want, got)
+	if c := got; c.Records() != "/var/db/playground/playgroundd/records.db" || c.InstanceKey() != "/var/db/playground/playgroundd/instance.key" {
+		t.Errorf("paths: %s, %s", c.Records(), c.InstanceKey())
+	}
+}
+
+func TestParseGateway(t *testing.T) {
+	const text = `
+[http]
+catalogue = "workers"
+sessions_per_tenant = 5
+[gateway]
+manifest = "/etc/workers.json"
+exchanges_per_tenant = 2
+exchanges_per_host = 3
+sessions_per_host = 6
+response_bytes = "1MiB"
+answer_time = "30s"
+stream_time = "1h"
+`
+	got, err := parse(strings.NewReader(text), "linux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default("linux")
+	want.HTTP.Catalogue, want.HTTP.SessionsPerTenant = CatalogueWorkers, 5
+	want.Gateway = Gateway{Manifest: "/etc/workers.json", ExchangesPerTenant: 2, ExchangesPerHost: 3, SessionsPerHost: 6, ResponseBytes: 1 << 20,
+		AnswerTime: 30 * time.Second, StreamTime: time.Hour}
+	equal(t, want, got)
+}
+
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("d", 90)
 	tests := []struct {
@@ -252,6 +304,33 @@ func TestParseRefuses(t *testing.T) {
 		{"addresses with host bits", "freebsd", "[sandbox]\naddresses = \"127.1.2.3/16\"\n", []string{"sandbox.addresses", "127.1.0.0/16"}},
 		{"too few addresses", "freebsd", "[sandbox]\naddresses = \"127.1.0.0/30\"\n", []string{"sandbox.addresses", "at least 8"}},
 		{"multicast addresses", "freebsd", "[sandbox]\naddresses = \"224.0.0.0/16\"\n", []string{"sandbox.addresses"}},
+		{"operator that is the kernel", "linux", "[work]\noperator = \"did:sync:system:engine\"\n", []string{"line 2: work.operator", "did:sync:user:operator"}},
+		{"operator that is no DID", "linux", "[work]\noperator = \"root\"\n", []string{"work.operator"}},
+		{"unknown provider", "linux", "[work]\nprovider = \"eliza\"\n", []string{"work.provider", "anthropic"}},
+		{"provider without model and key", "linux", "[work]\nprovider = \"anthropic\"\n", []string{"work.model", "work.key_file"}},
+		{"scripted without script", "linux", "[work]\nprovider = \"scripted\"\n", []string{"work.script"}},
+		{"relative script", "linux", "[work]\nscript = \"x.json\"\n", []string{"work.script", "absolute"}},
+		{"key over plain http", "linux", "[work]\nbase_url = \"http://10.0.0.1/v1\"\nkey_file = \"/k\"\n", []string{"work.base_url", "https://"}},
+		{"base_url with a password", "linux", "[work]\nbase_url = \"https://a:b@c/\"\n", []string{"work.base_url"}},
+		{"base_url that is a file", "linux", "[work]\nbase_url = \"file:///etc/passwd\"\n", []string{"work.base_url"}},
+		{"price that is no number", "linux", "[work]\nprices = { m = { input = nan, output = 1 } }\n", []string{"work.prices.m"}},
+		{"price below zero", "linux", "[work]\nprices = { m = { input = -1, output = 1 } }\n", []string{"work.prices.m"}},
+		{"unknown key of a price", "linux", "[work.prices.m]\nin = 1\n", []string{"line 2: unknown key", "work.prices.m.in"}},
+		{"capacity too large", "linux", "[work]\ncapacity = 65\n", []string{"work.capacity", "0 (no limit) or between 1 and 64"}},
+		{"stop_grace too long", "linux", "[work]\nstop_grace = \"1h\"\n", []string{"work.stop_grace"}},
+		{"data_dir around our state", "linux", "[work]\ndata_dir = \"/var/db\"\n", []string{"work.data_dir", "/var/db/playground"}},
+		{"data_dir among the sockets", "linux", "[work]\ndata_dir = \"/var/run/playground/x\"\n", []string{"work.data_dir"}},
+		{"worker ids among the tenants'", "linux", "[work]\nworker_uid_base = 999900\n", []string{"work.worker_uid_base", "below sandbox.uid_base"}},
+		{"too little memory for a worker", "linux", "[work]\nworker_memory = \"1MiB\"\n", []string{"work.worker_memory"}},
+		{"max_tokens too small", "linux", "[work]\nmax_tokens = 1\n", []string{"work.max_tokens"}},
+		{"unknown catalogue", "linux", "[http]\ncatalogue = \"both\"\n", []string{"line 2: http.catalogue", "sandbox, workers"}},
+		{"workers without manifest", "linux", "[http]\ncatalogue = \"workers\"\n", []string{"gateway.manifest", "name the file"}},
+		{"relative manifest", "linux", "[gateway]\nmanifest = \"w.json\"\n", []string{"line 2: gateway.manifest", "absolute"}},
+		{"no exchanges", "linux", "[gateway]\nexchanges_per_tenant = 0\n", []string{"gateway.exchanges_per_tenant"}},
+		{"fewer exchanges on the host", "linux", "[gateway]\nexchanges_per_host = 63\n", []string{"gateway.exchanges_per_host", "between 64"}},
+		{"fewer sessions on the host", "linux", "[gateway]\nsessions_per_host = 63\n", []string{"gateway.sessions_per_host", "between 64"}},
+		{"small answers", "linux", "[gateway]\nresponse_bytes = 1\n", []string{"gateway.response_bytes"}},
+		{"no time", "linux", "[gateway]\nanswer_time = \"0s\"\nstream_time = \"1s\"\n", []string{"gateway.answer_time", "gateway.stream_time"}},
 		{"log level", "linux", "[log]\nlevel = \"loud\"\n", []string{"log.level", "debug, info, warn, error"}},
 		{"several problems at once", "linux", "[log]\nlevel = \"\"\n[jobs]\nwarm = -1\n", []string{"log.level", "jobs.warm"}},
 		{"not TOML at all", "linux", "\x00\xff", []string{"line 1"}},

@@ -20,6 +20,7 @@ func defaults() raw {
 			BodyBytes:         5 << 20, // room for file_bytes in base64
 			SessionIdle:       "30m",
 			SessionsPerTenant: 64,
+			Catalogue:         string(CatalogueSandbox),
 		},
 		Sandbox: rawSandbox{
 			Isolation: isolationAuto,
@@ -52,16 +53,14 @@ func defaults() raw {
 			Warm:              2,
 		},
 		Resources: rawResources{
-			Processes:       256,
-			Threads:         2048,
-			OpenFiles:       16384,
-			Swap:            3 << 30,
-			Memory:          5 << 29, // 2.5 GiB
-			CPUPercent:      200,
-			Pseudoterminals: 16,
-			WritePerSecond:  100 << 20,
+			Processes: 256, Threads: 2048, OpenFiles: 16384, CPUPercent: 200, Pseudoterminals: 16,
+			Swap:           3 << 30,
+			Memory:         5 << 29, // 2.5 GiB
+			WritePerSecond: 100 << 20,
 		},
-		Log: rawLog{Level: "info"},
+		Gateway: gatewayDefaults(),
+		Work:    workDefaults(),
+		Log:     rawLog{Level: "info"},
 	}
 }
 

@@ -20,6 +20,9 @@ type raw struct {
 	Sandbox   rawSandbox   `toml:"sandbox"`
 	Jobs      rawJobs      `toml:"jobs"`
 	Resources rawResources `toml:"resources"`
+	Faculty   rawFaculty   `toml:"faculty"`
+	Gateway   rawGateway   `toml:"gateway"`
+	Work      rawWork      `toml:"work"`
 	Log       rawLog       `toml:"log"`
 }
 
@@ -41,6 +44,7 @@ type rawHTTP struct {
 	SessionIdle       duration `toml:"session_idle"`
 	SessionsPerTenant int64    `toml:"sessions_per_tenant"`
 	MetricsListen     string   `toml:"metrics_listen"`
+	Catalogue         string   `toml:"catalogue"`
 }
 
 type rawSandbox struct {
@@ -140,6 +144,9 @@ func lines(text []byte) map[string]int {
 		Sandbox   struct{} `toml:"sandbox"`
 		Jobs      struct{} `toml:"jobs"`
 		Resources struct{} `toml:"resources"`
+		Faculty   struct{} `toml:"faculty"`
+		Gateway   struct{} `toml:"gateway"`
+		Work      struct{} `toml:"work"`
 		Log       struct{} `toml:"log"`
 	}
 	at := make(map[string]int)

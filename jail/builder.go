@@ -12,7 +12,7 @@ import (
 )
 
 // A sandbox with a Source is for one build and is thrown away after it: it sees a folder of the state folder's sources/,
-// which an operator put there, read-only at SourcePath, and keeps no pile.
+// which an operator put there, read-only at SourcePath, may not write to the host's pile, and keeps none of its own.
 
 // SourcePath is where a builder sees its source.
 const SourcePath = "/workspace/src"

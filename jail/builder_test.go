@@ -51,6 +51,10 @@ func TestBuilderMount(t *testing.T) {
 	if plan := s.commonMounts(record{ID: testID, Source: testSource}, 4); plan[len(plan)-1] != want {
 		t.Errorf("%+v", plan)
 	}
+	writable := func(m mount) bool { return m.on == "/shared/shared.pile" && !m.readOnly }
+	if slices.ContainsFunc(s.commonMounts(record{ID: testID, Source: testSource}, 4), writable) {
+		t.Error("a build can write to the host's pile")
+	}
 	if slices.ContainsFunc(s.commonMounts(record{ID: testID}, 4), func(m mount) bool { return m.on == SourcePath }) {
 		t.Error("a tenant's sandbox sees a source")
 	}

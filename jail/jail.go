@@ -60,6 +60,7 @@ type Sandbox struct {
 	Name       string     `json:"name"` // "<prefix>-<tenant>": the session id and, on FreeBSD, the jail's name
 	Persona    string     `json:"persona"`
 	Network    Network    `json:"network"`
+	Address    string     `json:"address,omitempty"` // the tenant's own, with network "address"
 	Isolation  Isolation  `json:"isolation"`
 	AppendOnly AppendOnly `json:"append_only"`
 	Created    time.Time  `json:"created"`

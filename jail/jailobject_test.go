@@ -54,6 +54,9 @@ func TestJailIsMadeAndTakenApart(t *testing.T) {
 	sb := provision(t, m, "alice")
 	m.tenants["alice"].rec.Network, m.tenants["alice"].rec.Address = NetworkAddress, netip.MustParseAddr("127.80.0.2")
 	a := open(t, m, "alice")
+	if a.Sandbox.Address != "127.80.0.2" || sb.Address != "" {
+		t.Errorf("addresses %q and, without one of its own, %q", a.Sandbox.Address, sb.Address)
+	}
 	if a.Root != m.store.path(sb.ID, "root") || len(h.list) != 1 || h.list[0].Name != "pg-alice" || h.list[0].Path != a.Root {
 		t.Fatalf("root %q, jails %+v", a.Root, h.list)
 	}

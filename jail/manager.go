@@ -364,6 +364,10 @@ func (m *Manager) describe(t *tenant) Sandbox {
 	if m.opts.Isolation == IsolationNone {
 		network = NetworkHost // whatever was asked for: nothing keeps it from the host's
 	}
+	address := ""
+	if t.rec.Address.IsValid() {
+		address = t.rec.Address.String()
+	}
 	attached := t.object != nil
 	if attached {
 		select {
@@ -374,7 +378,7 @@ func (m *Manager) describe(t *tenant) Sandbox {
 	}
 	return Sandbox{
 		Tenant: t.rec.Tenant, ID: t.rec.ID, Name: m.opts.Prefix + "-" + t.rec.Tenant, Persona: t.rec.Persona,
-		Network: network, Isolation: m.opts.Isolation, AppendOnly: appendOnly(m.store.pile(t.rec.ID) + "/self.pile"),
+		Network: network, Address: address, Isolation: m.opts.Isolation, AppendOnly: appendOnly(m.store.pile(t.rec.ID) + "/self.pile"),
 		Created: t.rec.Created, Attached: attached, Handles: t.handles,
 	}
 }

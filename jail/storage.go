@@ -167,7 +167,7 @@ func (s *store) commonMounts(rec record, ruleset int) []mount {
 		{fstype: "fdescfs", on: "/dev/fd"},
 		{fstype: "nullfs", from: s.pile(rec.ID), on: "/pile", noSuid: true},
 		{fstype: "nullfs", from: s.sharedMount(), on: "/shared", readOnly: true},
-		{fstype: "nullfs", from: filepath.Join(s.shared(), "shared.pile"), on: "/shared/shared.pile", file: true, noSuid: true},
+		{fstype: "nullfs", from: filepath.Join(s.shared(), "shared.pile"), on: "/shared/shared.pile", file: true, readOnly: rec.Source != "", noSuid: true},
 	}
 	if rec.Source != "" {
 		list = append(list, mount{fstype: "nullfs", from: s.source(rec), on: SourcePath, readOnly: true, noSuid: true})

@@ -10,19 +10,25 @@ import (
 
 // Counts are a tenant's, or the host's, commands and handles.
 type Counts struct {
-	Active   int `json:"active"`   // running commands
-	Retained int `json:"retained"` // job handles, of running and ended jobs
+	Active   int `json:"active"`             // running commands
+	Retained int `json:"retained"`           // job handles, of running and ended jobs
+	Services int `json:"services,omitempty"` // running services, which count in neither
 }
 
 // A HostStatus is what a Manager holds at one moment.
 type HostStatus struct {
 	Active    int               `json:"active"`
 	Retained  int               `json:"retained"`
+	Services  int               `json:"services,omitempty"`
 	PerTenant map[string]Counts `json:"per_tenant"`
 	Lost      *Lost             `json:"lost,omitempty"`
 	// StoreError says why the lost proof is known to this process only, and would be forgotten with it.
 	StoreError string `json:"store_error,omitempty"`
 	Draining   bool   `json:"draining"`
+}
+
+func (t *tally) counts() Counts {
+	return Counts{Active: t.active, Retained: t.retained, Services: t.services}
 }
 
 // Counts returns what a tenant has.
@@ -31,7 +37,7 @@ func (m *Manager) Counts(tenant string) Counts {
 	defer m.mu.Unlock()
 	m.sweepLocked()
 	if t, ok := m.tenants[tenant]; ok {
-		return Counts{Active: t.active, Retained: t.retained}
+		return t.counts()
 	}
 	return Counts{}
 }
@@ -42,14 +48,15 @@ func (m *Manager) Status() HostStatus {
 	defer m.mu.Unlock()
 	m.sweepLocked()
 	s := HostStatus{
-		Active:    len(m.runs),
+		Active:    len(m.runs) - m.serving,
 		Retained:  len(m.jobs),
+		Services:  m.serving,
 		PerTenant: make(map[string]Counts, len(m.tenants)),
 		Lost:      m.lost.clone(),
 		Draining:  m.draining,
 	}
 	for name, t := range m.tenants {
-		s.PerTenant[name] = Counts{Active: t.active, Retained: t.retained}
+		s.PerTenant[name] = t.counts()
 	}
 	if m.storeErr != nil {
 		s.StoreError = m.storeErr.Error()
@@ -105,8 +112,8 @@ func (m *Manager) activeLocked(tenant string) error {
 		}
 		return e.WithHint("wait for one to end")
 	}
-	if len(m.runs) >= m.limits.ActivePerHost {
-		return fault.New(fault.Limit, "the host runs %d commands, its limit", len(m.runs)).WithHint("try again in a moment")
+	if active := len(m.runs) - m.serving; active >= m.limits.ActivePerHost {
+		return fault.New(fault.Limit, "the host runs %d commands, its limit", active).WithHint("try again in a moment")
 	}
 	return nil
 }

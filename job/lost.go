@@ -106,11 +106,24 @@ func (m *Manager) lose(r *run, pids []Leftover, reason string) {
 	if r.id != "" {
 		what = r.id
 	}
-	line := fmt.Sprintf("tenant %s, %s: %s", r.tenant, what, reason)
+	m.loseLocked(Lost{Tenant: r.tenant, JobID: r.id}, pids, fmt.Sprintf("tenant %s, %s: %s", r.tenant, what, reason))
+}
+
+// LoseOther closes admission because the end of what is no tenant's command was not proved, as lose does for one that is. The
+// text says what it was and why.
+func (m *Manager) LoseOther(pids []Leftover, text string) {
+	m.storeMu.Lock()
+	defer m.storeMu.Unlock()
+	m.loseLocked(Lost{}, pids, text)
+}
+
+// loseLocked is lose and LoseOther; first is the record if there is none yet. storeMu is held.
+func (m *Manager) loseLocked(first Lost, pids []Leftover, line string) {
 	m.mu.Lock()
 	if m.lost == nil {
 		// Without its monotonic part the time is the same after a turn through the store.
-		m.lost = &Lost{Since: time.Now().Round(0), Tenant: r.tenant, JobID: r.id, Reason: line}
+		first.Since, first.Reason = time.Now().Round(0), line
+		m.lost = &first
 		close(m.lostC)
 	} else {
 		m.lost.Reason += "\n" + line

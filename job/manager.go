@@ -39,6 +39,8 @@ type Manager struct {
 	mu       sync.Mutex
 	runs     map[*run]struct{} // what is running: jobs and synchronous commands
 	jobs     map[string]*run   // handles of jobs by id, running and ended ones
+	services map[string]*run   // those of services
+	serving  int               // how many of runs are services
 	tenants  map[string]*tally // only tenants that have something
 	lost     *Lost             // nil = all is proved
 	lostC    chan struct{}     // closed while lost is not nil
@@ -52,6 +54,7 @@ type Manager struct {
 type tally struct {
 	active   int // running jobs and synchronous commands
 	retained int // handles
+	services int // running services
 	dropping int // calls of DropTenant under way: no start is admitted
 }
 
@@ -59,6 +62,8 @@ type tally struct {
 type run struct {
 	id      string // "" for a synchronous command, which nobody can name
 	tenant  string
+	service string      // its name; "" for what is no service
+	lease   *time.Timer // a service's
 	started time.Time
 	cancel  context.CancelCauseFunc
 	log     *ring.Log     // nil for a synchronous command
@@ -85,6 +90,8 @@ func NewManager(r Runner, l Limits, lost LostStore) *Manager {
 		jobs:    make(map[string]*run),
 		tenants: make(map[string]*tally),
 		lostC:   make(chan struct{}),
+
+		services: make(map[string]*run),
 	}
 	m.loadLost()
 	return m
@@ -160,7 +167,7 @@ func (m *Manager) findLocked(tenant, id string) (*run, error) {
 	return r, nil
 }
 
-// DropTenant cancels all that a tenant runs, waits until it is proved gone, and forgets the tenant's jobs. No start of the
+// DropTenant cancels all that a tenant runs, services included, waits until it is proved gone, and forgets the tenant's jobs. No start of the
 // tenant is admitted meanwhile. It fails with ctx, and with fault.ProofLost when something may be left; the jobs are kept
 // then.
 func (m *Manager) DropTenant(ctx context.Context, tenant string) error {
@@ -188,6 +195,7 @@ func (m *Manager) DropTenant(ctx context.Context, tenant string) error {
 			m.removeLocked(r)
 		}
 	}
+	m.forgetServicesLocked(func(r *run) bool { return r.tenant == tenant })
 	return nil
 }
 

@@ -24,14 +24,19 @@ type Page struct {
 // Poll returns a job's output from cursor on. If there is none, it waits up to wait for some or for the job's end. It has
 // no effect but to mark a job whose final page was given out as one that may be evicted, so that a poll may be repeated.
 func (m *Manager) Poll(ctx context.Context, tenant, id string, cursor int64, wait time.Duration) (Page, error) {
-	if wait < 0 {
-		return Page{}, fault.New(fault.Invalid, "wait %v is negative", wait)
-	}
 	m.mu.Lock()
 	r, err := m.findLocked(tenant, id)
 	m.mu.Unlock()
 	if err != nil {
 		return Page{}, err
+	}
+	return m.poll(ctx, r, cursor, wait)
+}
+
+// poll returns what r has from cursor on, and waits for some.
+func (m *Manager) poll(ctx context.Context, r *run, cursor int64, wait time.Duration) (Page, error) {
+	if wait < 0 {
+		return Page{}, fault.New(fault.Invalid, "wait %v is negative", wait)
 	}
 	page, err := m.page(r, cursor)
 	if err != nil || wait == 0 || len(page.Chunks) > 0 || page.Gap || page.State == Terminal {

@@ -88,7 +88,10 @@ func (m *Manager) runJob(ctx context.Context, r *run, spec Spec) {
 // or takes its goroutine with it. What such a Runner left behind is not known, so that its proof is lost. The error is
 // that of a refused start; the Result says the same for a job's poll.
 func (m *Manager) run(ctx context.Context, r *run, spec Spec, out Output, total func(ring.Stream) int64) (res Result, err error) {
-	ctx, stop := context.WithTimeoutCause(ctx, spec.Timeout, ErrTimedOut)
+	stop := func() {}
+	if r.service == "" { // a service may run for ever
+		ctx, stop = context.WithTimeoutCause(ctx, spec.Timeout, ErrTimedOut)
+	}
 	res = Result{Outcome: Failed, Error: "the command's supervisor was lost"}
 	reason := "the runner ended without a result"
 	defer func() {
@@ -141,13 +144,20 @@ func (m *Manager) end(r *run, res Result, reason string) {
 	}
 	m.mu.Lock()
 	delete(m.runs, r)
-	m.tallyLocked(r.tenant).active--
+	if r.service == "" {
+		m.tallyLocked(r.tenant).active--
+	} else {
+		m.tallyLocked(r.tenant).services--
+		m.serving--
+	}
 	m.forgetTallyLocked(r.tenant)
 	r.state, r.result, r.ended = Terminal, &res, time.Now()
 	if r.log != nil {
 		// Under the lock, so that a job that is seen as ended has all its output.
 		r.log.Close()
-		m.sweepByLocked(r.ended.Add(m.limits.TTL))
+		if r.service == "" {
+			m.sweepByLocked(r.ended.Add(m.limits.TTL))
+		}
 	}
 	m.mu.Unlock()
 	r.cancel(nil) // frees the context

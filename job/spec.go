@@ -18,6 +18,8 @@ const (
 	Login Mode = "login"
 	// Clean is "sh -c COMMAND sh ARGS...": an empty environment but for a fixed PATH. Used by file exchange.
 	Clean Mode = "clean"
+	// Program executes Argv without a shell, with exactly Env as its environment. Services only.
+	Program Mode = "program"
 )
 
 // A Spec is one command of one tenant.
@@ -31,6 +33,11 @@ type Spec struct {
 	// Stdin is fed to the command and then closed; nil = no input (an immediate end of file).
 	Stdin   []byte        `json:"stdin,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0 = the manager's default for the kind of run
+
+	// The rest is a service's, and cannot be sent as part of a command: StartService sets it.
+	Argv    [][]byte `json:"-"` // Argv[0] is an absolute path inside the sandbox
+	Env     [][]byte `json:"-"` // NAME=value
+	Service string   `json:"-"` // its id, by which the Runner can be asked for its processes
 }
 
 // An Outcome is how a command ended, as the kernel knows it.

@@ -36,6 +36,12 @@ func (j Journal) remove(entry string) {
 	}
 }
 
+// Note writes down a process that this one started and will end. What it returns crosses it out, once the end is proved.
+func (j Journal) Note(pid int) (func(), error) {
+	entry, err := j.add(pid)
+	return func() { j.remove(entry) }, err
+}
+
 // Recover looks after what an earlier process left in the journal: it waits until all of it has ended, as inits do whose owner
 // is gone, and returns what has not within limit.
 func (j Journal) Recover(limit time.Duration) ([]job.Leftover, error) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"playground/jail"
+	"playground/racct"
 )
 
 // Jails is who knows the tenants' sandboxes: jaild.
@@ -36,6 +37,12 @@ type Options struct {
 	Supervise string   // path of the playground-supervise program
 	Warm      int      // supervisors kept ready
 	Log       *os.File // takes what supervisors tell the operator; nil = nowhere
+}
+
+// Vitals are what the kernel says of a running service.
+type Vitals struct {
+	Pid   int         // of its program, on the host
+	Usage racct.Usage // of all its processes, by rctl(8) resource; nil where it could not be read
 }
 
 // A Journal is a folder with an empty file for each job whose end is not proved yet, named after its init (Linux; on FreeBSD the

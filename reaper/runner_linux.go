@@ -30,9 +30,10 @@ type Runner struct {
 	cgroups *racct.Cgroups // nil: rlimits only
 
 	// mu guards what follows.
-	mu      sync.Mutex
-	holders map[string]*holderConn
-	trees   map[string]map[*tree]struct{} // running jobs by tenant
+	mu       sync.Mutex
+	holders  map[string]*holderConn
+	trees    map[string]map[*tree]struct{} // running jobs by tenant
+	services map[string]*tree              // those that are services, by id
 }
 
 // A holderConn is a connection to one tenant's holder.
@@ -46,7 +47,10 @@ type holderConn struct {
 
 // NewRunner returns a Runner.
 func NewRunner(jails Jails, opts Options) *Runner {
-	return &Runner{jails: jails, opts: opts, holders: make(map[string]*holderConn), trees: make(map[string]map[*tree]struct{})}
+	return &Runner{
+		jails: jails, opts: opts, holders: make(map[string]*holderConn),
+		trees: make(map[string]map[*tree]struct{}), services: make(map[string]*tree),
+	}
 }
 
 // Run runs one command to its proved end; see job.Runner.
@@ -58,26 +62,30 @@ func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Re
 		}
 		return job.Result{}, err
 	}
-	r.enter(spec.Tenant, t)
-	defer r.leave(spec.Tenant, t)
+	r.enter(spec, t)
+	defer r.leave(spec, t)
 	return t.finish(ctx, r.opts, func() { r.endOthers(spec.Tenant, t) })
 }
 
-func (r *Runner) enter(tenant string, t *tree) {
+func (r *Runner) enter(spec job.Spec, t *tree) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.trees[tenant] == nil {
-		r.trees[tenant] = make(map[*tree]struct{})
+	if r.trees[spec.Tenant] == nil {
+		r.trees[spec.Tenant] = make(map[*tree]struct{})
 	}
-	r.trees[tenant][t] = struct{}{}
+	r.trees[spec.Tenant][t] = struct{}{}
+	if spec.Service != "" {
+		r.services[spec.Service] = t
+	}
 }
 
-func (r *Runner) leave(tenant string, t *tree) {
+func (r *Runner) leave(spec job.Spec, t *tree) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if delete(r.trees[tenant], t); len(r.trees[tenant]) == 0 {
-		delete(r.trees, tenant)
+	if delete(r.trees[spec.Tenant], t); len(r.trees[spec.Tenant]) == 0 {
+		delete(r.trees, spec.Tenant)
 	}
+	delete(r.services, spec.Service)
 }
 
 // endOthers kills the tenant's other jobs: they may be what keeps one from ending, by taking all processor time from it. That

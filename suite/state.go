@@ -28,7 +28,7 @@ func makeState(dir string) (string, error) {
 	if err != nil {
 		return "", fault.Wrap(fault.Invalid, err, "cannot find the state folder")
 	}
-	if longest := filepath.Join(dir, "run", "playground-reaperd.notify"); len(longest) > maxSocket {
+	if longest := filepath.Join(dir, "run", "playground-facultyd.notify"); len(longest) > maxSocket {
 		return "", fault.New(fault.Invalid, "the state folder's path %q is too long for sockets below it", dir).
 			WithHint("name a folder whose path has at most %d bytes with --state", maxSocket-len(longest)+len(dir))
 	}
@@ -178,7 +178,11 @@ listen = %q
 
 [sandbox]
 isolation = %q
-`, filepath.Join(dir, "data"), filepath.Join(dir, "run"), o.Bin, listen, isolation)
+
+[work]
+# The operator's own runs may use bash and files with the rights of this user, who could do the same without them.
+host_tools = %t
+`, filepath.Join(dir, "data"), filepath.Join(dir, "run"), o.Bin, listen, isolation, os.Geteuid() != 0)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "cannot write the configuration")
 	}

@@ -1,4 +1,4 @@
-// Package suite runs the three daemons of a host from one state folder, as "playground up" does: an ordinary user needs
+// Package suite runs the daemons of a host from one state folder, as "playground up" does: an ordinary user needs
 // no service manager and no root. It writes a first configuration, starts the daemons in order and waits for each one's
 // READY=1 (sd_notify(3)), starts one that dies again, and stops them in reverse order.
 //
@@ -75,15 +75,20 @@ func (s *Suite) Kill() { s.killOnce.Do(func() { close(s.kill) }) }
 // LogDir returns the folder of the daemons' logs.
 func (s *Suite) LogDir() string { return filepath.Join(s.Dir, "log") }
 
-// programs are the daemons in the order of their start, each with the longest time its stop may take: reaperd has to
-// prove every job's end, and no wait may be endless.
-var programs = []struct {
+// A program is a daemon, with the longest time its stop may take: reaperd has to prove every job's end, and no wait may be
+// endless.
+type program struct {
 	name  string
 	grace time.Duration
-}{
-	{"playground-jaild", 20 * time.Second},
-	{"playground-reaperd", time.Minute},
-	{"playgroundd", 15 * time.Second},
+}
+
+// programs are the daemons in the order of their start. Who decides about faculty workers runs only where some are defined.
+func (s *Suite) programs() []program {
+	list := []program{{"playground-jaild", 20 * time.Second}, {"playground-reaperd", time.Minute}}
+	if s.Config.Faculty.Definitions != "" {
+		list = append(list, program{"playground-facultyd", time.Minute})
+	}
+	return append(list, program{"playgroundd", 30 * time.Second})
 }
 
 // Serving reports, once Run has called ready, whether all daemons serve: one may wait for "playground ack".
@@ -106,7 +111,7 @@ func (s *Suite) Run(ctx context.Context, ready func()) error {
 			running[i].stop()
 		}
 	}()
-	for _, program := range programs {
+	for _, program := range s.programs() {
 		k, err := s.keep(program.name, program.grace, starter)
 		if err != nil {
 			return err

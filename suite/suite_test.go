@@ -19,6 +19,19 @@ import (
 	"playground/fault"
 )
 
+// Who decides about faculty workers runs only where some are defined, before the transport and above what it asks.
+func TestFacultyPrograms(t *testing.T) {
+	s := &Suite{}
+	s.Config.Faculty.Definitions = "/w.json"
+	var names []string
+	for _, p := range s.programs() {
+		names = append(names, p.name)
+	}
+	if got := strings.Join(names, " "); got != "playground-jaild playground-reaperd playground-facultyd playgroundd" {
+		t.Error(got)
+	}
+}
+
 // TestMain makes the test binary stand in for the daemons: it is linked under their names.
 func TestMain(m *testing.M) {
 	name := filepath.Base(os.Args[0])
@@ -113,7 +126,7 @@ func open(t *testing.T, behaviour map[string]string) (*Suite, *news) {
 		t.Fatal(err)
 	}
 	state := filepath.Join(base, "state")
-	for _, program := range programs {
+	for _, program := range (&Suite{}).programs() {
 		if err := os.Symlink(self, filepath.Join(base, program.name)); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +174,7 @@ func TestStopsInReverseOrder(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	for _, program := range programs {
+	for _, program := range (&Suite{}).programs() {
 		n.wait(t, program.name+" is ready")
 	}
 	text, err := os.ReadFile(filepath.Join(s.Dir, "record"))
@@ -242,6 +255,17 @@ func TestOneSuitePerFolder(t *testing.T) {
 	_, err := Open(Options{State: s.Dir, Bin: s.bin})
 	if !errors.Is(err, fault.Busy) || !strings.Contains(fault.HintOf(err), fmt.Sprint(os.Getpid())) {
 		t.Fatalf("got %v (hint %q), want Busy and the holder's pid", err, fault.HintOf(err))
+	}
+}
+
+// Whoever runs the suite as an ordinary user gives its agent no more than they have themselves. Root's agent would have the host.
+func TestHostToolsOfAFirstConfiguration(t *testing.T) {
+	s, _ := open(t, nil)
+	if got, want := s.Config.Work.HostTools, os.Geteuid() != 0; got != want {
+		t.Errorf("host_tools is %v for uid %d", got, os.Geteuid())
+	}
+	if w := s.Config.Work; w.Provider != "" || w.Operator != "did:sync:user:operator" {
+		t.Errorf("%+v", w)
 	}
 }
 

@@ -29,6 +29,7 @@ const SharedGID = 65535
 // The operations of a Request.
 const (
 	OpConnect = "connect" // comes with one descriptor: a connection on which jobs are started
+	OpDial    = "dial"    // comes with one descriptor: a connection on which one address to connect to will come
 	OpStop    = "stop"    // end unless jobs run
 )
 

@@ -85,6 +85,15 @@ func (h *holder) serve(control *seqpacket.Conn, buf []byte) error {
 			if err != nil {
 				return err
 			}
+		case req.Op == OpDial && len(files) == 1:
+			conn, err := seqpacket.FromFile(files[0])
+			if err != nil {
+				return err
+			}
+			go h.serveDial(conn)
+			if err := send(control, Reply{}); err != nil {
+				return err
+			}
 		case req.Op == OpStop:
 			busy := h.stop()
 			if err := send(control, Reply{Busy: busy}); err != nil || busy == 0 {

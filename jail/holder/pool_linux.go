@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"playground/procfs"
@@ -14,6 +15,8 @@ import (
 type holder struct {
 	cfg  Config
 	idle *time.Timer // drops the pool
+
+	dials atomic.Int32 // connections being made
 
 	// mu guards what follows.
 	mu       sync.Mutex

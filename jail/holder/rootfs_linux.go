@@ -42,8 +42,10 @@ func buildRoot(cfg Config) error {
 	b.dev(cfg.Limits)
 	b.bind(cfg.Home, "/home/"+cfg.Tenant, 0)
 	b.bind(cfg.Workspace, "/workspace", 0)
-	if cfg.Source != "" {
+	shared := uint64(unix.MOUNT_ATTR_NOEXEC)
+	if cfg.Source != "" { // a build writes to scratch space only
 		b.bind(cfg.Source, "/workspace/src", unix.MOUNT_ATTR_RDONLY)
+		shared |= unix.MOUNT_ATTR_RDONLY
 	}
 	b.bind(cfg.Tmp, "/tmp", 0)
 	b.file("/pile/self.pile", "")
@@ -51,10 +53,12 @@ func buildRoot(cfg Config) error {
 	b.file("/pile/self.key", "")
 	b.bind(cfg.Pile+"/self.key", "/pile/self.key", unix.MOUNT_ATTR_NOEXEC|unix.MOUNT_ATTR_RDONLY)
 	b.file("/shared/shared.pile", "")
-	b.bind(cfg.Shared+"/shared.pile", "/shared/shared.pile", unix.MOUNT_ATTR_NOEXEC)
+	b.bind(cfg.Shared+"/shared.pile", "/shared/shared.pile", shared)
 	b.mkdir("/var")
 	b.symlink("/tmp", "/var/tmp")
+	// For what must not outlive the sandbox, such as a faculty worker's token.
 	b.mkdir("/run")
+	b.do("mount /run", unix.Mount("run", b.root+"/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=1m"))
 	b.mkdir("/proc")
 	if b.err != nil {
 		return b.err

@@ -73,7 +73,17 @@ func (c *Client) Attachment(ctx context.Context, tenant string) (jail.Attachment
 
 // Connect returns a new connection to the tenant's holder; for reaperd only. The caller closes it.
 func (c *Client) Connect(ctx context.Context, tenant string) (*os.File, error) {
-	conn, err := c.api.Upgrade(ctx, localapi.Join("/v1/sandboxes/%s/connect", tenant), nil)
+	return c.receive(ctx, localapi.Join("/v1/sandboxes/%s/connect", tenant), tenant, nil)
+}
+
+// Dial returns a TCP connection to a loopback address of the sandbox's own network. The caller closes it.
+func (c *Client) Dial(ctx context.Context, tenant, address string) (*os.File, error) {
+	return c.receive(ctx, localapi.Join("/v1/sandboxes/%s/dial", tenant), tenant, dialRequest{address})
+}
+
+// receive takes the descriptor that answers a request.
+func (c *Client) receive(ctx context.Context, path, tenant string, in any) (*os.File, error) {
+	conn, err := c.api.Upgrade(ctx, path, in)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ type Sandboxes interface {
 	Attachment(ctx context.Context, tenant string) (jail.Attachment, error)
 	// Connect returns a new connection to the tenant's holder, through which commands are started inside (Linux).
 	Connect(ctx context.Context, tenant string) (*os.File, error)
+	// Dial returns a TCP connection to a loopback address of the sandbox's own network (Linux).
+	Dial(ctx context.Context, tenant, address string) (*os.File, error)
 }
 
 // An Access says who may use the daemon. Runners may do more than Callers: an attachment and a holder's connection let
@@ -46,6 +48,7 @@ func Routes(s Sandboxes, t Templates, access Access) []localapi.Route {
 		{Method: "POST", Path: "/v1/sandboxes/{tenant}/close", Access: access.Callers, Handle: h.close},
 		{Method: "GET", Path: "/v1/sandboxes/{tenant}/attachment", Access: access.Runners, Handle: h.attachment},
 		{Method: "POST", Path: "/v1/sandboxes/{tenant}/connect", Access: access.Runners, Handle: h.connect},
+		{Method: "POST", Path: "/v1/sandboxes/{tenant}/dial", Access: access.Callers, Handle: h.dial},
 	}...)
 }
 
@@ -128,10 +131,28 @@ func (h handlers) attachment(w http.ResponseWriter, r *http.Request) error {
 	return localapi.Reply(w, attachment)
 }
 
+// A dialRequest says where to connect to.
+type dialRequest struct {
+	Address string `json:"address"`
+}
+
+// dial answers as connect does.
+func (h handlers) dial(w http.ResponseWriter, r *http.Request) error {
+	var in dialRequest
+	if err := localapi.Decode(r, &in); err != nil {
+		return err
+	}
+	return passFile(w, r, func() (*os.File, error) { return h.s.Dial(r.Context(), r.PathValue("tenant"), in.Address) })
+}
+
 // connect answers with a raw connection that carries one byte and the descriptor. Refusals come before the upgrade, as
 // ordinary errors.
 func (h handlers) connect(w http.ResponseWriter, r *http.Request) error {
-	file, err := h.s.Connect(r.Context(), r.PathValue("tenant"))
+	return passFile(w, r, func() (*os.File, error) { return h.s.Connect(r.Context(), r.PathValue("tenant")) })
+}
+
+func passFile(w http.ResponseWriter, r *http.Request, get func() (*os.File, error)) error {
+	file, err := get()
 	if err != nil {
 		return err
 	}

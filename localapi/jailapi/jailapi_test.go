@@ -76,6 +76,11 @@ func (f *fake) Connect(_ context.Context, tenant string) (*os.File, error) {
 	return f.file, f.err
 }
 
+func (f *fake) Dial(_ context.Context, tenant, address string) (*os.File, error) {
+	f.see("dial", tenant, address)
+	return f.file, f.err
+}
+
 // templates are the fake's other half, whose methods have the same names.
 type templates struct{ *fake }
 
@@ -204,6 +209,20 @@ func TestConnect(t *testing.T) {
 	defer r.Close()
 	f := &fake{file: w}
 	c := serve(t, f, all())
+	dialled, err := c.Dial(context.Background(), "ann", "127.0.0.1:9001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialled.Close()
+	if diff := cmp.Diff([]any{"dial", "ann", "127.0.0.1:9001"}, f.got); diff != "" {
+		t.Errorf("dial -want +got\n%s", diff)
+	}
+	r, w, err = os.Pipe() // the first one is closed by the daemon
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f.file = w
 	file, err := c.Connect(context.Background(), "ann")
 	if err != nil {
 		t.Fatal(err)
@@ -228,6 +247,9 @@ func TestConnect(t *testing.T) {
 	f.err = fault.New(fault.Unsupported, "no holder here")
 	if _, err := c.Connect(context.Background(), "ann"); !errors.Is(err, fault.Unsupported) {
 		t.Errorf("error %v, want unsupported", err)
+	}
+	if _, err := c.Dial(context.Background(), "ann", "127.0.0.1:1"); !errors.Is(err, fault.Unsupported) {
+		t.Errorf("dial: error %v, want unsupported", err)
 	}
 }
 
@@ -255,6 +277,7 @@ func TestAccess(t *testing.T) {
 			func() (any, error) { return c.Open(ctx, "a", jail.OpenOptions{}) },
 			func() (any, error) { return c.Close(ctx, "a") },
 			func() (any, error) { return c.Templates(ctx) },
+			func() (any, error) { return c.Dial(ctx, "a", "127.0.0.1:1") },
 		} {
 			_, err := call()
 			callers = append(callers, err)

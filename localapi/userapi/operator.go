@@ -43,6 +43,9 @@ type Accounts interface {
 	Reset(ctx context.Context, tenant string) (string, account.TokenInfo, error)
 	Revoke(ctx context.Context, tenant string) error
 	Info(ctx context.Context, tenant string) (account.TokenInfo, error)
+	MintOperator(ctx context.Context, name string) (string, account.OperatorToken, error)
+	OperatorTokens(ctx context.Context) ([]account.OperatorToken, error)
+	RevokeOperator(ctx context.Context, id string) error
 }
 
 // An Operator does what the operator's commands ask for. It makes and destroys one tenant at a time.
@@ -227,18 +230,22 @@ func (o *Operator) find(ctx context.Context, tenant string) (*account.Tenant, *j
 	return &acct, &sandbox, nil
 }
 
-// idle returns fault.Busy while the tenant runs commands.
+// idle returns fault.Busy while the tenant runs commands, or has workers running.
 func (o *Operator) idle(ctx context.Context, tenant, hint string) error {
 	status, err := o.jobs.Status(ctx)
 	if err != nil {
 		return err
 	}
-	n := status.PerTenant[tenant].Active
-	if n == 0 {
-		return nil
+	now := status.PerTenant[tenant]
+	switch {
+	case now.Active > 0:
+		return fault.New(fault.Busy, "tenant %q runs commands now: %d", tenant, now.Active).
+			WithHint("wait for them or cancel them, or "+hint, tenant)
+	case now.Services > 0:
+		return fault.New(fault.Busy, "tenant %q has faculty workers running: %d", tenant, now.Services).
+			WithHint("stop them with playground faculty stop, or "+hint, tenant)
 	}
-	return fault.New(fault.Busy, "tenant %q runs commands now: %d", tenant, n).
-		WithHint("wait for them or cancel them, or "+hint, tenant)
+	return nil
 }
 
 // kindOf is fault.KindOf, and Unavailable for a caller that left: a wrapped error must have some kind.

@@ -24,6 +24,9 @@ func Routes(users Users, access localapi.Access, metrics http.Handler) []localap
 		{Method: "GET", Path: "/v1/users/{tenant}/token", Access: access, Handle: answer(users.Token)},
 		{Method: "POST", Path: "/v1/users/{tenant}/token", Access: access, Handle: answer(users.ResetToken)},
 		{Method: "DELETE", Path: "/v1/users/{tenant}/token", Access: access, Handle: h.revokeToken},
+		{Method: "POST", Path: "/v1/operator/tokens", Access: access, Handle: h.createOperatorToken},
+		{Method: "GET", Path: "/v1/operator/tokens", Access: access, Handle: h.operatorTokens},
+		{Method: "DELETE", Path: "/v1/operator/tokens/{id}", Access: access, Handle: h.revokeOperatorToken},
 		{Method: "GET", Path: "/v1/status", Access: access, Handle: h.status},
 		{Method: "GET", Path: "/healthz", Access: access, Handle: h.health},
 	}

@@ -23,6 +23,9 @@ type Users interface {
 	Token(ctx context.Context, tenant string) (account.TokenInfo, error)
 	ResetToken(ctx context.Context, tenant string) (NewToken, error)
 	RevokeToken(ctx context.Context, tenant string) error
+	CreateOperatorToken(ctx context.Context, name string) (NewOperatorToken, error)
+	OperatorTokens(ctx context.Context) ([]account.OperatorToken, error)
+	RevokeOperatorToken(ctx context.Context, id string) error
 	Status(ctx context.Context) (Status, error)
 }
 
@@ -47,6 +50,12 @@ type Created struct {
 type NewToken struct {
 	Token string            `json:"token"` // the secret; it is shown this once
 	Info  account.TokenInfo `json:"info"`
+}
+
+// A NewOperatorToken is the answer to the creation of an operator's token.
+type NewOperatorToken struct {
+	Token string                `json:"token"` // the secret; it is shown this once
+	Info  account.OperatorToken `json:"info"`
 }
 
 // Status is the state of the whole suite.

@@ -81,6 +81,21 @@ func (f *fake) RevokeToken(_ context.Context, tenant string) error {
 	return f.err
 }
 
+func (f *fake) CreateOperatorToken(_ context.Context, name string) (userapi.NewOperatorToken, error) {
+	f.got = []any{"create operator token", name}
+	return userapi.NewOperatorToken{Token: "secret", Info: account.OperatorToken{ID: "1", Name: name}}, f.err
+}
+
+func (f *fake) OperatorTokens(context.Context) ([]account.OperatorToken, error) {
+	f.got = []any{"operator tokens"}
+	return []account.OperatorToken{{ID: "1"}}, f.err
+}
+
+func (f *fake) RevokeOperatorToken(_ context.Context, id string) error {
+	f.got = []any{"revoke operator token", id}
+	return f.err
+}
+
 func (f *fake) Status(context.Context) (userapi.Status, error) {
 	f.got = []any{"status"}
 	return f.status, f.err
@@ -143,6 +158,10 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 		{func() (any, error) { return c.Token(ctx, "ann") }, []any{"token", "ann"}, info},
 		{func() (any, error) { return c.ResetToken(ctx, "ann") }, []any{"reset", "ann"}, userapi.NewToken{Token: "secret", Info: info}},
 		{func() (any, error) { return none(c.RevokeToken(ctx, "ann")) }, []any{"revoke", "ann"}, nil},
+		{func() (any, error) { return c.CreateOperatorToken(ctx, "a b") }, []any{"create operator token", "a b"},
+			userapi.NewOperatorToken{Token: "secret", Info: account.OperatorToken{ID: "1", Name: "a b"}}},
+		{func() (any, error) { return c.OperatorTokens(ctx) }, []any{"operator tokens"}, []account.OperatorToken{{ID: "1"}}},
+		{func() (any, error) { return none(c.RevokeOperatorToken(ctx, "a/1")) }, []any{"revoke operator token", "a/1"}, nil},
 		{func() (any, error) { return c.Status(ctx) }, []any{"status"}, f.status},
 		{func() (any, error) { return none(c.Health(ctx)) }, []any{"status"}, nil},
 	}

@@ -18,13 +18,18 @@ type Command struct {
 	Dir  []byte // absolute
 }
 
-// Of says how a job's command is run: a login shell with the session's environment, or a clean shell with next to none.
+// Of says how a job's command is run: a login shell with the session's environment, a clean shell with next to none, or a
+// service's program with its own.
 func Of(spec job.Spec, att jail.Attachment) Command {
 	c := Command{Dir: []byte(att.Cwd)}
 	if strings.HasPrefix(spec.Cwd, "/") {
 		c.Dir = []byte(spec.Cwd)
 	} else if spec.Cwd != "" {
 		c.Dir = []byte(att.Cwd + "/" + spec.Cwd) // not cleaned: a link before ".." means what it means to cd
+	}
+	if spec.Mode == job.Program {
+		c.Argv, c.Env = spec.Argv, spec.Env
+		return c
 	}
 	if spec.Mode == job.Clean {
 		c.Argv = append([][]byte{[]byte("/bin/sh"), []byte("-c"), spec.Command, []byte("sh")}, spec.Args...)

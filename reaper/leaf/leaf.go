@@ -56,16 +56,17 @@ type Runner struct {
 	closing  sync.Once
 	watchers sync.WaitGroup
 
-	// mu guards running.
-	mu      sync.Mutex
-	running map[string]string // tenants by the names of their leaves
+	// mu guards what follows.
+	mu       sync.Mutex
+	running  map[string]string // tenants by the names of their leaves
+	services map[string]*watch // running services by id
 }
 
 // New returns a Runner that asks attachment for a tenant's sandbox and takes supervisors from the pool.
 func New(attachment func(context.Context, string) (jail.Attachment, error), p *pool.Pool, host Host, opts Options) *Runner {
 	return &Runner{
 		attachment: attachment, pool: p, host: host, opts: opts,
-		stop: make(chan struct{}), running: make(map[string]string),
+		stop: make(chan struct{}), running: make(map[string]string), services: make(map[string]*watch),
 	}
 }
 
@@ -87,7 +88,20 @@ func (r *Runner) Run(ctx context.Context, spec job.Spec, out job.Output) (job.Re
 		return job.Result{}, err
 	}
 	defer r.leave(w.jail)
+	if spec.Service != "" {
+		r.serve(spec.Service, w)
+		defer r.serve(spec.Service, nil)
+	}
 	return w.finish(ctx)
+}
+
+// serve notes where a service runs, or with nil that it does not any more.
+func (r *Runner) serve(id string, w *watch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.services[id] = w; w == nil {
+		delete(r.services, id)
+	}
 }
 
 // enter and leave say that a leaf is this Runner's, from before it exists until its end is proved or on record.
@@ -108,6 +122,24 @@ func (r *Runner) Running() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.running)
+}
+
+// A Leaf is where a service runs.
+type Leaf struct {
+	Jail       string // full name
+	JID        int
+	Supervisor int // process id of the parent of the service's program
+}
+
+// Services returns where services run, by id.
+func (r *Runner) Services() map[string]Leaf {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string]Leaf, len(r.services))
+	for id, w := range r.services {
+		all[id] = Leaf{Jail: w.jail, JID: w.jid, Supervisor: w.sup.Pid}
+	}
+	return all
 }
 
 // start makes limits, jail and pipes, and gives them with the command to a supervisor.

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"playground/config"
+	"playground/faculty/bundle"
+	"playground/fault"
+	"playground/jail"
+	"playground/localapi/jailapi"
+	"playground/localapi/jobapi"
+)
+
+// A BundleSpec is what "playground faculty build" was asked for.
+type BundleSpec struct {
+	Source   string
+	Name     string   // "" = the folder's name
+	Builder  string   // "" = what the source looks like
+	Command  string   // for the builder "command"
+	Binaries []string // NAME or NAME=TARGET
+	Network  bool
+	Vendor   bool
+	Timeout  time.Duration
+}
+
+// bundles calls f with the store of cohorts and the daemons that builds and installations go through.
+func (e *Env) bundles(f func(*bundle.Store, bundle.Host) error) error {
+	c, err := e.load()
+	if err != nil {
+		return err
+	}
+	store, err := bundle.Open(c.Faculty.Bundles, filepath.Join(c.Host.StateDir, jail.SourceFolder))
+	if err != nil {
+		return err
+	}
+	jails, jobs := jailapi.NewClient(c.JailSocket()), jobapi.NewClient(c.ReaperSocket())
+	defer jails.Disconnect()
+	defer jobs.Disconnect()
+	return f(store, bundle.Host{Sandboxes: jails, Jobs: jobs, Open: openNetwork(c), ChunkSize: min(c.Jobs.FileBytes, 1<<20)})
+}
+
+// openNetwork is what a build may reach that is allowed to use the network.
+func openNetwork(c config.Config) jail.Network {
+	if c.Sandbox.Isolation == jail.IsolationJail {
+		return jail.NetworkInherit
+	}
+	return jail.NetworkHost
+}
+
+// FacultyBuild builds a cohort, or finds it built.
+func (e *Env) FacultyBuild(ctx context.Context, b BundleSpec) error {
+	spec, err := b.spec()
+	if err != nil {
+		return err
+	}
+	return e.bundles(func(store *bundle.Store, host bundle.Host) error {
+		c, err := store.Build(ctx, host, spec, escaped{e.Stderr})
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			return e.printJSON(c)
+		}
+		how := "built"
+		if c.Reused {
+			how = "is there already"
+		}
+		_, err = fmt.Fprintf(e.Stdout, "bundle %s@%.12s %s\n", c.Name, c.Fingerprint, how)
+		for _, one := range c.Binaries {
+			fmt.Fprintf(e.Stdout, "  %s  %d bytes  sha256 %s\n", one.Name, one.Size, one.SHA256)
+		}
+		return err
+	})
+}
+
+func (b BundleSpec) spec() (bundle.Spec, error) {
+	source, err := filepath.Abs(b.Source)
+	if err != nil {
+		return bundle.Spec{}, fmt.Errorf("cannot find %q: %w", b.Source, err)
+	}
+	spec := bundle.Spec{Name: b.Name, Source: source, Builder: bundle.Builder(b.Builder), Command: b.Command,
+		Binaries: map[string]string{}, Network: b.Network, Vendor: b.Vendor, Timeout: b.Timeout}
+	if spec.Name == "" {
+		spec.Name = strings.ToLower(filepath.Base(source))
+		if bundle.ValidName(spec.Name) != nil {
+			return spec, fault.New(fault.Invalid, "the folder's name %q cannot be a bundle's", spec.Name).WithHint("choose one: --name NAME")
+		}
+	}
+	if spec.Builder == "" {
+		spec.Builder = bundle.Recognise(source, b.Command)
+	}
+	for _, text := range b.Binaries {
+		name, target, _ := strings.Cut(text, "=")
+		if _, twice := spec.Binaries[name]; twice {
+			return spec, fault.New(fault.Invalid, "executable %q is named twice", name)
+		}
+		spec.Binaries[name] = target
+	}
+	if len(spec.Binaries) == 0 {
+		spec.Binaries[spec.Name] = ""
+	}
+	return spec, nil
+}
+
+// An escaped writer shows what a build prints without the control characters that could write over the operator's terminal.
+type escaped struct{ w io.Writer }
+
+// Write implements io.Writer; it reports the length of p, whatever was written for it.
+func (e escaped) Write(p []byte) (int, error) {
+	var b strings.Builder
+	for _, r := range string(p) {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r != '\r':
+			b.WriteString(safe(string(r)))
+		}
+	}
+	if _, err := io.WriteString(e.w, b.String()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// FacultyCohorts lists complete builds and who has them.
+func (e *Env) FacultyCohorts(ctx context.Context, name string) error {
+	return e.bundles(func(store *bundle.Store, host bundle.Host) error {
+		all, err := store.Cohorts(name)
+		if err != nil {
+			return err
+		}
+		installed, err := store.Installations(ctx, host)
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			return e.printJSON(map[string]any{"cohorts": orEmpty(all), "installed": orEmpty(installed)})
+		}
+		if len(all) == 0 {
+			_, err := fmt.Fprintln(e.Stderr, "no builds yet; make one: playground faculty build FOLDER")
+			return err
+		}
+		var rows [][]string
+		for _, c := range all {
+			var names, tenants []string
+			for _, b := range c.Binaries {
+				names = append(names, b.Name)
+			}
+			for _, i := range installed {
+				switch {
+				case i.Name == c.Name && i.Current == c.Fingerprint:
+					tenants = append(tenants, i.Tenant)
+				case i.Name == c.Name && i.Previous == c.Fingerprint:
+					tenants = append(tenants, i.Tenant+" (previous)")
+				}
+			}
+			if len(tenants) == 0 {
+				tenants = []string{"-"}
+			}
+			rows = append(rows, []string{c.Name + "@" + c.Fingerprint[:12], when(c.Built), strings.Join(names, " "), strings.Join(tenants, ", ")})
+		}
+		return table(e.Stdout, []string{"BUILD", "BUILT", "EXECUTABLES", "INSTALLED"}, rows)
+	})
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{} // "[]", not "null"
+	}
+	return list
+}
+
+// FacultyInstall puts a cohort into tenants, one after the other; one failure does not keep it from the rest.
+func (e *Env) FacultyInstall(ctx context.Context, reference string, tenants []string) error {
+	return e.bundles(func(store *bundle.Store, host bundle.Host) error {
+		c, err := store.Find(reference)
+		if err != nil {
+			return err
+		}
+		return e.eachTenant(ctx, tenants, func(tenant string) (bundle.Installation, error) {
+			return store.Install(ctx, host, c, tenant)
+		})
+	})
+}
+
+// FacultyRollback makes the former cohort the current one.
+func (e *Env) FacultyRollback(ctx context.Context, name string, tenants []string) error {
+	return e.bundles(func(store *bundle.Store, host bundle.Host) error {
+		return e.eachTenant(ctx, tenants, func(tenant string) (bundle.Installation, error) {
+			return store.Rollback(ctx, host, name, tenant)
+		})
+	})
+}
+
+func (e *Env) eachTenant(ctx context.Context, tenants []string, f func(string) (bundle.Installation, error)) error {
+	var done []bundle.Installation
+	failed := 0
+	for _, tenant := range tenants {
+		one, err := f(tenant)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			failed++
+			Report(e.Stderr, err)
+			continue
+		}
+		done = append(done, one)
+		if !e.JSON {
+			fmt.Fprintf(e.Stdout, "tenant %s has %s@%.12s in %s; restart its worker: playground faculty restart %s\n",
+				tenant, one.Name, one.Current, bundle.Home(tenant, one.Name), tenant)
+		}
+	}
+	if e.JSON {
+		if err := e.printJSON(orEmpty(done)); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return StatusError(1)
+	}
+	return nil
+}
+
+// FacultyPrune removes builds that nobody needs.
+func (e *Env) FacultyPrune(ctx context.Context, name string, keep int, dry bool) error {
+	return e.bundles(func(store *bundle.Store, host bundle.Host) error {
+		gone, err := store.Prune(ctx, host, name, keep, dry)
+		if e.JSON {
+			if printErr := e.printJSON(orEmpty(gone)); err == nil {
+				err = printErr
+			}
+			return err
+		}
+		verb := "removed"
+		if dry {
+			verb = "would remove"
+		}
+		for _, p := range gone {
+			what := ""
+			if !p.Complete {
+				what = ", a failed build"
+			}
+			fmt.Fprintf(e.Stdout, "%s %s@%.12s%s\n", verb, p.Name, p.Fingerprint, what)
+		}
+		if len(gone) == 0 && err == nil {
+			fmt.Fprintln(e.Stderr, "nothing to remove")
+		}
+		return err
+	})
+}
