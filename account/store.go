@@ -33,7 +33,15 @@ func migrations() []string {
 			last_used INTEGER,
 			revoked   INTEGER
 		) STRICT, WITHOUT ROWID;
-		CREATE INDEX tokens_of_tenant ON tokens (tenant, created);`}
+		CREATE INDEX tokens_of_tenant ON tokens (tenant, created);`, `
+		CREATE TABLE operator_tokens (
+			id        TEXT NOT NULL PRIMARY KEY,
+			name      TEXT NOT NULL,
+			hash      BLOB NOT NULL CHECK (length(hash) = 32),
+			created   INTEGER NOT NULL,
+			last_used INTEGER,
+			revoked   INTEGER
+		) STRICT, WITHOUT ROWID;`}
 }
 
 // A Store is the open database. It is safe for concurrent use.
@@ -41,6 +49,7 @@ type Store struct {
 	write *sql.DB // one connection: SQLite has one writer, and waiting in Go is fair and ends with the context
 	read  *sql.DB
 	find  *sql.Stmt // of Authenticate
+	finds *sql.Stmt // of AuthenticateOperator
 	now   func() time.Time
 
 	flushes sync.WaitGroup // the goroutine that writes pending, if there is one
@@ -81,7 +90,14 @@ func Open(path string) (*Store, error) {
 		write.Close()
 		return nil, fmt.Errorf("cannot read account database %q: %w", path, err)
 	}
-	return &Store{write: write, read: read, find: find, now: time.Now,
+	finds, err := read.Prepare("SELECT hash, revoked IS NOT NULL FROM operator_tokens WHERE id = ?")
+	if err != nil {
+		find.Close()
+		read.Close()
+		write.Close()
+		return nil, fmt.Errorf("cannot read account database %q: %w", path, err)
+	}
+	return &Store{write: write, read: read, find: find, finds: finds, now: time.Now,
 		noted: make(map[string]int64), pending: make(map[string]int64), barred: make(map[string]struct{})}, nil
 }
 
@@ -156,7 +172,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.flushes.Wait()
-	return errors.Join(s.find.Close(), s.read.Close(), s.write.Close())
+	return errors.Join(s.find.Close(), s.finds.Close(), s.read.Close(), s.write.Close())
 }
 
 // Create records a tenant; fault.Exists when the name is taken.

@@ -8,29 +8,36 @@ import (
 	"strings"
 )
 
-// A token is "pgt_", an id, "_" and a secret. The id is public: it finds the row and names the token in lists and logs.
-// The fixed first letters let secret scanners find a token that was leaked.
+// A token is "pgt_" for a tenant or "pgo_" for an operator, an id, "_" and a secret. The id is public: it finds the row and
+// names the token in lists and logs. The fixed first letters let secret scanners find a token that was leaked.
 const (
-	tokenMark   = "pgt_"
-	idBytes     = 8
-	idChars     = 2 * idBytes // hexadecimal: no underscore, no case
-	secretBytes = 32
-	secretChars = 43 // base64url without padding
-	tokenChars  = len(tokenMark) + idChars + 1 + secretChars
+	tokenMark    = "pgt_"
+	operatorMark = "pgo_" // as long as tokenMark
+	idBytes      = 8
+	idChars      = 2 * idBytes // hexadecimal: no underscore, no case
+	secretBytes  = 32
+	secretChars  = 43 // base64url without padding
+	tokenChars   = len(tokenMark) + idChars + 1 + secretChars
 )
 
-// newToken returns a fresh token and its id. crypto/rand.Read never fails: it ends the process instead.
-func newToken() (token, id string) {
+// newToken returns a fresh tenant's token and its id.
+func newToken() (token, id string) { return newMarked(tokenMark) }
+
+// newMarked returns a fresh token and its id. crypto/rand.Read never fails: it ends the process instead.
+func newMarked(mark string) (token, id string) {
 	var raw [idBytes + secretBytes]byte
 	_, _ = rand.Read(raw[:])
 	id = hex.EncodeToString(raw[:idBytes])
-	return tokenMark + id + "_" + base64.RawURLEncoding.EncodeToString(raw[idBytes:]), id
+	return mark + id + "_" + base64.RawURLEncoding.EncodeToString(raw[idBytes:]), id
 }
 
-// parseToken returns the id of a well-formed token. Only the spelling that newToken writes is well-formed: a second
+// parseToken returns the id of a tenant's well-formed token.
+func parseToken(token string) (id string, ok bool) { return parseMarked(tokenMark, token) }
+
+// parseMarked returns the id of a well-formed token. Only the spelling that newMarked writes is well-formed: a second
 // spelling of the same bits would be a second token to whoever compares them as text.
-func parseToken(token string) (id string, ok bool) {
-	if len(token) != tokenChars || !strings.HasPrefix(token, tokenMark) {
+func parseMarked(mark, token string) (id string, ok bool) {
+	if len(token) != tokenChars || !strings.HasPrefix(token, mark) {
 		return "", false
 	}
 	id, secret := token[len(tokenMark):len(tokenMark)+idChars], token[tokenChars-secretChars:]

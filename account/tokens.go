@@ -229,8 +229,10 @@ func (s *Store) writeUsed(uses map[string]int64) error {
 	}
 	defer tx.Rollback()
 	for id, at := range uses {
-		if _, err := tx.Exec("UPDATE tokens SET last_used = ? WHERE id = ?", at, id); err != nil {
-			return err
+		for _, update := range []string{"UPDATE tokens SET last_used = ? WHERE id = ?", "UPDATE operator_tokens SET last_used = ? WHERE id = ?"} {
+			if _, err := tx.Exec(update, at, id); err != nil { // an id is in one of them
+				return err
+			}
 		}
 	}
 	return tx.Commit()

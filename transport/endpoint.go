@@ -26,8 +26,8 @@ type caller struct {
 	tenant, tokenID string
 	stream          *stream
 	starting        bool // holds a place for a new session; guarded by the endpoint's mu
-	large           bool // holds a place for a large request; guarded by the endpoint's mu
-	ended           bool // its HTTP request is over; guarded by the endpoint's mu
+	large           bool // holds a place for a large request; guarded by the load's mu
+	ended           bool // its HTTP request is over; guarded by the load's mu
 }
 
 // An endpoint is one tenant's MCP service: one SDK handler for each era, over the same tools.
@@ -39,18 +39,18 @@ type endpoint struct {
 	stateful  http.Handler
 	stateless http.Handler
 	servers   []*mcp.Server
-	places    chan struct{} // one value for each large request
+	load      *load
 
 	mu       sync.Mutex // guards what follows
 	sessions map[string]*session
 	starting int            // places held by initialize requests
-	requests int            // POST requests being served
 	watchers sync.WaitGroup // one for each session
 }
 
 func newEndpoint(t *Transport, tenant string) *endpoint {
-	e := &endpoint{transport: t, tenant: tenant, sessions: map[string]*session{}, places: make(chan struct{}, largeRequests)}
+	e := &endpoint{transport: t, tenant: tenant, sessions: map[string]*session{}}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
+	e.load = newLoad(e.ctx)
 	e.stateful = e.handler(false)
 	e.stateless = e.handler(true)
 	return e
@@ -162,7 +162,7 @@ func (e *endpoint) middleware(stateful bool) mcp.Middleware {
 			stop := context.AfterFunc(end, func() { cancel(errClosed) })
 			defer stop()
 			if call, ok := req.(*mcp.CallToolRequest); ok {
-				if call.Params.Name == "read" && !e.takeLarge(ctx, who) {
+				if call.Params.Name == "read" && !e.load.takeLarge(ctx, who) {
 					return nil, errors.New("too many large requests at once: wait for the answers to earlier ones, then try again")
 				}
 				return e.call(ctx, who, call, func() (mcp.Result, error) { return next(ctx, method, req) })

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -14,52 +15,65 @@ const (
 	placeTime         = bodyTime // how long a request waits for a place among the large ones
 )
 
-// begin counts a POST request, unless there are too many. Each success needs one end.
-func (e *endpoint) begin() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.requests >= requestsPerTenant {
+// A load is what one tenant's requests hold now.
+type load struct {
+	ctx    context.Context // ends all waiting
+	places chan struct{}   // one value for each large request
+
+	mu       sync.Mutex // guards what follows, and what callers hold
+	requests int        // being served
+}
+
+func newLoad(ctx context.Context) *load {
+	return &load{ctx: ctx, places: make(chan struct{}, largeRequests)}
+}
+
+// begin counts a request, unless there are too many. Each success needs one end.
+func (l *load) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.requests >= requestsPerTenant {
 		return false
 	}
-	e.requests++
+	l.requests++
 	return true
 }
 
 // end gives back what a request held. Its answer is written by then.
-func (e *endpoint) end(who *caller) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.requests--
+func (l *load) end(who *caller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests--
 	who.ended = true
 	if who.large {
 		who.large = false
-		<-e.places
+		<-l.places
 	}
 }
 
 // takeLarge waits for a place among the tenant's large requests. A request needs only one, however many files a batch reads.
-func (e *endpoint) takeLarge(ctx context.Context, who *caller) bool {
-	e.mu.Lock()
+func (l *load) takeLarge(ctx context.Context, who *caller) bool {
+	l.mu.Lock()
 	held := who.large
-	e.mu.Unlock()
+	l.mu.Unlock()
 	if held {
 		return true
 	}
 	timer := time.NewTimer(placeTime)
 	defer timer.Stop()
 	select {
-	case e.places <- struct{}{}:
+	case l.places <- struct{}{}:
 	case <-timer.C:
 		return false
 	case <-ctx.Done():
 		return false
-	case <-e.ctx.Done():
+	case <-l.ctx.Done():
 		return false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if who.large || who.ended { // another call of the same batch was sooner, or the client has left
-		<-e.places
+		<-l.places
 	}
 	who.large = !who.ended
 	return true

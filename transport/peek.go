@@ -98,7 +98,7 @@ func peek(body []byte) (message, *refusal) {
 
 // readBody reads a request's whole body within the limit, whether or not its length was announced. What is over smallBody
 // needs one of the tenant's places for large requests, which the caller gives back.
-func (t *Transport) readBody(w http.ResponseWriter, r *http.Request, who *caller, e *endpoint) ([]byte, *refusal) {
+func (t *Transport) readBody(w http.ResponseWriter, r *http.Request, who *caller, l *load) ([]byte, *refusal) {
 	limit := t.options.BodyBytes
 	tooLarge := &refusal{http.StatusRequestEntityTooLarge, codeInvalid, fmt.Sprintf("the request is over the limit of %d bytes", limit), "write large files in parts"}
 	if r.ContentLength > limit {
@@ -123,7 +123,7 @@ func (t *Transport) readBody(w http.ResponseWriter, r *http.Request, who *caller
 	if refused := read(io.LimitReader(source, smallBody)); refused != nil || body.Len() < smallBody {
 		return body.Bytes(), refused
 	}
-	if !e.takeLarge(r.Context(), who) {
+	if !l.takeLarge(r.Context(), who) {
 		refused := tooMany("too many large requests at once")
 		return nil, &refused
 	}

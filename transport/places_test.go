@@ -6,7 +6,7 @@ import (
 )
 
 func TestPlacesComeBack(t *testing.T) {
-	e := &endpoint{ctx: t.Context(), places: make(chan struct{}, 1)}
+	e := &load{ctx: t.Context(), places: make(chan struct{}, 1)}
 	for range requestsPerTenant {
 		if !e.begin() {
 			t.Fatal("refused below the limit")

@@ -26,6 +26,15 @@ const (
 
 // write sends the refusal as the answer to the request with id, which may be nil.
 func (f refusal) write(w http.ResponseWriter, id json.RawMessage) {
+	data := f.body(id)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(f.status)
+	_, _ = w.Write(data)
+}
+
+// body is the refusal as a JSON-RPC message.
+func (f refusal) body(id json.RawMessage) []byte {
 	type body struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
@@ -47,10 +56,7 @@ func (f refusal) write(w http.ResponseWriter, id json.RawMessage) {
 	if err != nil { // only an id that is no JSON can do that
 		data = []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error"}}`)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	w.WriteHeader(f.status)
-	_, _ = w.Write(data)
+	return data
 }
 
 // The refusals without variable parts. All failures of authentication share one, and so do unknown and foreign sessions.

@@ -43,6 +43,10 @@ func (t *Transport) serve(s *stream, r *http.Request) {
 	if !ok {
 		return
 	}
+	if t.options.Service != nil {
+		t.serveBy(t.options.Service, s, r, who)
+		return
+	}
 	e := t.endpoint(who.tenant)
 	if e == nil {
 		shuttingDown().write(s, nil)
@@ -66,12 +70,12 @@ func (t *Transport) servePost(s *stream, r *http.Request, e *endpoint, who *call
 		refusal{http.StatusNotAcceptable, codeInvalid, "Accept must name application/json and text/event-stream", ""}.write(s, nil)
 		return
 	}
-	if !e.begin() {
+	if !e.load.begin() {
 		tooMany("too many requests at once").write(s, nil)
 		return
 	}
-	defer e.end(who)
-	body, refused := t.readBody(s.w, r, who, e)
+	defer e.load.end(who)
+	body, refused := t.readBody(s.w, r, who, e.load)
 	if refused != nil {
 		refused.write(s, nil)
 		return
@@ -135,8 +139,6 @@ func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 }
 
 func (t *Transport) forbid(s *stream, r *http.Request, what string, f refusal) {
-	if suppressed, say := t.forbids.ask(time.Now()); say {
-		t.security.Warn().Str("remote", remoteIP(r)).Str("check", what).Int64("suppressed", suppressed).Msg(eventDenied)
-	}
+	t.denied(r, what)
 	f.write(s, nil)
 }

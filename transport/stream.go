@@ -23,8 +23,8 @@ const keepAlive = ": keep-alive\n\n"
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	header  http.Header // the SDK's
-	every   time.Duration
+	header  http.Header   // the SDK's
+	every   time.Duration // between comments; 0 = none
 
 	mu     sync.Mutex  // guards all use of w and what follows
 	first  http.Header // headers for a comment that comes first; nil = not yet
@@ -113,7 +113,7 @@ func (s *stream) ready() {
 }
 
 func (s *stream) startLocked() {
-	if s.timer == nil && !s.closed {
+	if s.timer == nil && !s.closed && s.every > 0 {
 		s.timer = time.AfterFunc(s.every, s.ping)
 	}
 }

@@ -45,6 +45,8 @@ type Options struct {
 	Authenticate func(ctx context.Context, token string) (tenant, tokenID string, err error)
 	// Catalogue makes a new MCP server with the tenant's tools. It is called twice for each endpoint.
 	Catalogue func(tenant string) *mcp.Server
+	// Service, if there is one, serves all tenants, and Catalogue is not used.
+	Service Service
 
 	AllowedHosts      []string      // Host values beside loopback and the address that was called; "name" or "name:port"
 	AllowedOrigins    []string      // browser origins beside the server's own, "https://name[:port]"
@@ -65,10 +67,12 @@ type Transport struct {
 	denials, forbids, limits quiet
 	guard                    guard
 	metrics                  *metrics
+	calls                    doorCalls
 	work                     sync.WaitGroup // endpoints being closed
 
-	mu        sync.Mutex // guards endpoints and closed
+	mu        sync.Mutex // guards what follows
 	endpoints map[string]*endpoint
+	loads     map[string]*load // with a Service
 	closed    bool
 }
 
@@ -91,6 +95,7 @@ func New(options Options) *Transport {
 		security:  options.Logger.Level(zerolog.InfoLevel).With().Bool("security", true).Logger(),
 		guard:     newGuard(options.AllowedHosts, options.AllowedOrigins),
 		endpoints: map[string]*endpoint{},
+		loads:     map[string]*load{},
 	}
 	t.metrics = newMetrics(options.Registry, t.sessions)
 	return t
@@ -100,7 +105,11 @@ func New(options Options) *Transport {
 // discovery ignore a token that was configured by hand.
 func (t *Transport) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := newStream(w, t.options.PingEvery)
+		every := t.options.PingEvery
+		if t.options.Service != nil {
+			every = 0 // its bytes are not ours to add to
+		}
+		s := newStream(w, every)
 		defer func() {
 			s.close()
 			t.metrics.requests.WithLabelValues(knownMethod(r.Method), statusText(s.status)).Inc()
@@ -128,6 +137,10 @@ func (t *Transport) Server(h http.Handler) *http.Server {
 // Forget closes a tenant's sessions, streams and calls: its token was revoked or its sandbox destroyed. The next request
 // with a good token begins anew.
 func (t *Transport) Forget(tenant string) {
+	if t.options.Service != nil {
+		t.options.Service.Forget(tenant)
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.endpoints[tenant]; e != nil {
@@ -146,6 +159,9 @@ func (t *Transport) Shutdown(ctx context.Context) error {
 		t.work.Go(e.close)
 	}
 	t.mu.Unlock()
+	if t.options.Service != nil {
+		return t.options.Service.Shutdown(ctx)
+	}
 	done := make(chan struct{})
 	go func() {
 		t.work.Wait()
@@ -176,6 +192,9 @@ func (t *Transport) endpoint(tenant string) *endpoint {
 
 // sessions counts the open sessions of all tenants.
 func (t *Transport) sessions() (n int) {
+	if t.options.Service != nil {
+		return t.options.Service.Sessions()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.endpoints {

@@ -15,6 +15,7 @@ import (
 	"playground/account"
 	"playground/daemon"
 	"playground/fault"
+	"playground/jail"
 	"playground/job"
 	"playground/localapi/userapi"
 )
@@ -111,10 +112,18 @@ func TestRevokedTenantsAreCutOff(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		var forgotten []string
+		var stopped []string
 		u := users{Users: fakeUsers{}, forget: func(tenant string) { forgotten = append(forgotten, tenant) },
+			endTenant: func(_ context.Context, tenant string) error {
+				stopped = append(stopped, tenant)
+				return nil
+			},
 			security: daemon.Security(zerolog.New(&log))}
 		if err := call(u); err != nil {
 			t.Fatal(err)
+		}
+		if (len(stopped) == 1) != (name == "destroy") {
+			t.Errorf("%s: the runs of %v were stopped", name, stopped)
 		}
 		if len(forgotten) != 1 || forgotten[0] != "ada" {
 			t.Errorf("%s: forgot %v, want ada", name, forgotten)
@@ -122,6 +131,42 @@ func TestRevokedTenantsAreCutOff(t *testing.T) {
 		if !strings.Contains(log.String(), `"message":"revoked"`) || strings.Contains(log.String(), "secret") {
 			t.Errorf("%s: the security log says %s", name, &log)
 		}
+	}
+}
+
+func (f fakeUsers) CreateOperatorToken(_ context.Context, name string) (userapi.NewOperatorToken, error) {
+	return userapi.NewOperatorToken{Token: "pgo_id1_secret", Info: account.OperatorToken{ID: "id1", Name: name}}, f.err
+}
+func (f fakeUsers) RevokeOperatorToken(context.Context, string) error { return f.err }
+
+func TestOperatorTokensAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	var forgotten []string
+	u := users{Users: fakeUsers{}, forgetOperator: func(id string) { forgotten = append(forgotten, id) }, security: daemon.Security(zerolog.New(&log))}
+	if _, err := u.CreateOperatorToken(t.Context(), "a private name"); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.RevokeOperatorToken(t.Context(), "pgo_id1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"message":"minted"`, `"message":"revoked"`, `"token_id":"id1"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in the log:\n%s", want, &log)
+		}
+	}
+	if strings.Contains(log.String(), "secret") || strings.Contains(log.String(), "private") {
+		t.Errorf("the log says too much:\n%s", &log)
+	}
+	if len(forgotten) != 1 || forgotten[0] != "id1" {
+		t.Errorf("forgot %v", forgotten)
+	}
+}
+
+// A tenant that had the operator's name would be the operator to the work loop.
+func TestNoTenantIsTheOperator(t *testing.T) {
+	u := users{Users: fakeUsers{}, operator: "did:sync:user:ada"}
+	if _, err := u.Create(t.Context(), jail.ProvisionSpec{Tenant: "ada"}); !errors.Is(err, fault.Invalid) || fault.HintOf(err) == "" {
+		t.Errorf("created: %v", err)
 	}
 }
 

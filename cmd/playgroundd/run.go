@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"playground/localapi/jailapi"
 	"playground/localapi/jobapi"
 	"playground/localapi/userapi"
+	"playground/localapi/workerapi"
 	"playground/sandbox"
 	"playground/transport"
 	"playground/version"
@@ -48,6 +48,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if options.Test {
+		if err := checkWorkers(c); err != nil {
+			return err
+		}
 		_, err := fmt.Fprintf(stdout, "playgroundd: %s is correct\n", options.Config)
 		return err
 	}
@@ -89,34 +92,57 @@ func serve(ctx context.Context, c config.Config, logger zerolog.Logger) error {
 	}
 	defer accounts.Close()
 	registry := newRegistry(&suiteCollector{jobs: jobs.Status, jails: jails.List})
-	endpoint := transport.New(transport.Options{
-		Authenticate: func(ctx context.Context, token string) (string, string, error) {
-			who, err := accounts.Authenticate(ctx, token)
-			return who.Tenant, who.TokenID, err
-		},
-		Catalogue:    tools(c, jails, jobs, logger),
-		AllowedHosts: c.HTTP.AllowedHosts, AllowedOrigins: c.HTTP.AllowedOrigins, BodyBytes: c.HTTP.BodyBytes,
-		SessionIdle: c.HTTP.SessionIdle, SessionsPerTenant: c.HTTP.SessionsPerTenant,
-		Logger: logger, Registry: registry,
-	})
+	countWorkers(registry, c)
+	face := transport.Options{Logger: logger, Registry: registry}
+	served, err := choose(&face, c, jails, jobs)
+	if err != nil {
+		return err
+	}
+	endpoint := newEndpoint(c, accounts, face)
 	operator := users{
 		Users: userapi.NewOperator(jails, jobs, accounts, userapi.About{
 			Version: version.String(), Isolation: string(c.Sandbox.Isolation), Daemons: daemons(jails, jobs),
 		}),
-		forget: endpoint.Forget, security: daemon.Security(logger),
+		forget: endpoint.Forget, forgetOperator: endpoint.ForgetOperator, operator: c.Work.Operator, security: daemon.Security(logger),
 	}
-	all := promhttp.HandlerFor(named(registry, usageCollector{jobs.Usage}), promhttp.HandlerOpts{})
-	counts := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	tasks, err := listenAll(c, endpoint, operator, all, counts, logger)
+	loops, err := openWork(ctx, c, workParts{accounts: accounts, starter: starter{workerapi.NewClient(c.ReaperSocket())},
+		sandbox: computers(c, jails, jobs), status: operator.Status, logger: logger})
 	if err != nil {
 		return err
 	}
-	return daemon.Run(ctx, logger, append([]daemon.Task{watchLost(jobs.Status, logger)}, tasks...)...)
+	defer loops.close()
+	loops.counts.register(registry, loops.engine)
+	operator.endTenant = loops.endTenant
+	faces := faces{endpoint: endpoint, operator: operator, accounts: accounts, work: loops, logger: logger,
+		all:    promhttp.HandlerFor(named(registry, usageCollector{jobs.Usage}), promhttp.HandlerOpts{}),
+		counts: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}
+	tasks, err := faces.listen(c)
+	if err != nil {
+		return err
+	}
+	tasks = append(served, tasks...)
+	return daemon.Run(ctx, logger, append([]daemon.Task{watchLost(jobs.Status, logger), loops.watch(), loops.task()}, tasks...)...)
+}
+
+// newEndpoint returns the MCP service over the catalogue that was chosen.
+func newEndpoint(c config.Config, accounts *account.Store, face transport.Options) *transport.Transport {
+	face.Authenticate = func(ctx context.Context, token string) (string, string, error) {
+		who, err := accounts.Authenticate(ctx, token)
+		return who.Tenant, who.TokenID, err
+	}
+	face.AllowedHosts, face.AllowedOrigins, face.BodyBytes = c.HTTP.AllowedHosts, c.HTTP.AllowedOrigins, c.HTTP.BodyBytes
+	face.SessionIdle, face.SessionsPerTenant = c.HTTP.SessionIdle, c.HTTP.SessionsPerTenant
+	return transport.New(face)
+}
+
+// computers returns the tenants' sandboxes as their tools and runs use them.
+func computers(c config.Config, jails *jailapi.Client, jobs *jobapi.Client) *sandbox.Provider {
+	return sandbox.New(jails, jobs, sandbox.Options{Prefix: c.Host.Prefix, FileBytes: c.Jobs.FileBytes})
 }
 
 // tools returns the maker of each tenant's MCP server.
 func tools(c config.Config, jails *jailapi.Client, jobs *jobapi.Client, logger zerolog.Logger) func(string) *mcp.Server {
-	provider := sandbox.New(jails, jobs, sandbox.Options{Prefix: c.Host.Prefix, FileBytes: c.Jobs.FileBytes})
+	provider := computers(c, jails, jobs)
 	return func(tenant string) *mcp.Server {
 		return catalogue.New(provider, tenant, catalogue.Options{
 			Version: version.String(), Limits: c.JobLimits(), TextBytes: c.Jobs.TextBytes,
@@ -136,46 +162,3 @@ func daemons(jails *jailapi.Client, jobs *jobapi.Client) []userapi.Check {
 		{Name: "playgroundd", Probe: func(context.Context) (localapi.Probe, error) { return self, nil }},
 	}
 }
-
-// listenAll opens every socket and returns the tasks that serve them. The operator sees all metrics, the loopback port counts
-// only.
-func listenAll(c config.Config, endpoint *transport.Transport, operator userapi.Users, all, counts http.Handler, logger zerolog.Logger) ([]daemon.Task, error) {
-	open, err := listen(c)
-	if err != nil {
-		return nil, err
-	}
-	routes := userapi.Routes(operator, localapi.Uids(0, uint32(os.Geteuid())), all)
-	handler := localapi.Handler(routes, localapi.Options{OnError: func(r *http.Request, err error) {
-		logger.Warn().Str("route", r.Pattern).Err(err).Msg(eventRequestFailed)
-	}})
-	server := endpoint.Server(endpoint.Handler())
-	tasks := []daemon.Task{daemon.HTTPTask("operator", localapi.Server(handler), open.operator)}
-	if open.metrics != nil {
-		tasks = append(tasks, daemon.HTTPTask("metrics", metricsServer(operator, counts), open.metrics))
-	}
-	return append(tasks, mcpTask{daemon.HTTPTask("mcp", server, open.mcp), endpoint}), nil
-}
-
-// An mcpTask ends the endpoint's streams, which never end by themselves, before the server waits for its requests.
-type mcpTask struct {
-	daemon.Task
-	endpoint *transport.Transport
-}
-
-// Run serves until ctx ends.
-func (t mcpTask) Run(ctx context.Context) error {
-	ended := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), streamGrace)
-		defer cancel()
-		ended <- t.endpoint.Shutdown(limit)
-	})
-	err := t.Task.Run(ctx)
-	if stop() { // the server failed by itself
-		return err
-	}
-	return errors.Join(err, <-ended)
-}
-
-// streamGrace bounds the end of all streams.
-const streamGrace = 3 * time.Second

@@ -9,6 +9,7 @@ import (
 
 	"playground/account"
 	"playground/daemon"
+	"playground/fault"
 	"playground/jail"
 	"playground/localapi/userapi"
 )
@@ -17,12 +18,19 @@ import (
 // says who got or lost a credential.
 type users struct {
 	userapi.Users
-	forget   func(tenant string)
-	security daemon.SecurityLog
+	forget         func(tenant string)
+	forgetOperator func(id string)
+	endTenant      func(ctx context.Context, tenant string) error // of the work loop
+	operator       string                                         // DID
+	security       daemon.SecurityLog
 }
 
 // Create makes a tenant.
 func (u users) Create(ctx context.Context, spec jail.ProvisionSpec) (userapi.Created, error) {
+	if userDID+spec.Tenant == u.operator {
+		return userapi.Created{}, fault.New(fault.Invalid, "%q is the operator: its runs have no ceilings", userDID+spec.Tenant).
+			WithHint("choose another name, or change work.operator of the configuration")
+	}
 	created, err := u.Users.Create(ctx, spec)
 	if err == nil && created.User.Token != nil {
 		u.record(daemon.Minted, spec.Tenant, created.User.Token.Prefix, "user create")
@@ -35,6 +43,10 @@ func (u users) Destroy(ctx context.Context, tenant string, force bool) error {
 	err := u.Users.Destroy(ctx, tenant, force)
 	u.forget(tenant)
 	if err == nil {
+		if endErr := u.endTenant(ctx, tenant); endErr != nil {
+			err = fault.Wrap(fault.Unavailable, endErr, "tenant %q is destroyed, but its runs or its tier are not", tenant).
+				WithHint("look at its runs with: playground runs list")
+		}
 		u.record(daemon.Revoked, tenant, "", "user destroy")
 	}
 	return err
@@ -59,6 +71,30 @@ func (u users) RevokeToken(ctx context.Context, tenant string) error {
 		u.record(daemon.Revoked, tenant, "", "token revoke")
 	}
 	return err
+}
+
+// CreateOperatorToken mints a token of the operator.
+func (u users) CreateOperatorToken(ctx context.Context, name string) (userapi.NewOperatorToken, error) {
+	token, err := u.Users.CreateOperatorToken(ctx, name)
+	if err == nil {
+		u.recordOperator(daemon.Minted, token.Info.ID, "operator token create")
+	}
+	return token, err
+}
+
+// RevokeOperatorToken revokes a token of the operator and ends what it is doing.
+func (u users) RevokeOperatorToken(ctx context.Context, id string) error {
+	err := u.Users.RevokeOperatorToken(ctx, id)
+	if err == nil || errors.Is(err, account.ErrNotKept) {
+		id = strings.TrimPrefix(id, "pgo_")
+		u.forgetOperator(id)
+		u.recordOperator(daemon.Revoked, id, "operator token revoke")
+	}
+	return err
+}
+
+func (u users) recordOperator(event daemon.SecurityEvent, id, action string) {
+	u.security.Record(event, daemon.SecurityFields{TokenID: id, Action: action})
 }
 
 func (u users) record(event daemon.SecurityEvent, tenant, prefix, action string) {

@@ -33,7 +33,7 @@ type notebook struct {
 	author string
 	now    func() time.Time
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards what follows, and this process's use of the pile
 	notes []note
 	read  int64
 }
@@ -76,6 +76,8 @@ func (n *notebook) add(text string, tags []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	n.mu.Lock() // a reader could see the beginning of what is being written
+	defer n.mu.Unlock()
 	return n.pile.append(payload, at)
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,33 @@ func TestAppendAndSearch(t *testing.T) {
 	data, err := os.ReadFile(path)
 	if err != nil || len(data)%align != 0 || hex.EncodeToString(data[:16]) != blobMarker {
 		t.Errorf("%d bytes that begin with %x, %v", len(data), data[:16], err)
+	}
+}
+
+// A search beside an append sees the note or does not; it never sees half of one.
+func TestSearchWhileAppending(t *testing.T) {
+	n := testNotebook(t, newPile(t, nil))
+	var writers sync.WaitGroup
+	for range 2 {
+		writers.Go(func() {
+			for range 100 {
+				if _, err := n.add(strings.Repeat("x", maxText), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { writers.Wait(); close(done) }()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		if _, _, err := n.search("nothing", 1); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,0 +1,7 @@
+package main
+
+import "playground/record"
+
+// openAudit opens nothing on the development platform: a file that the kernel lets nobody remove would outlive the state folder
+// of "playground up".
+func openAudit(string) (*record.Audit, error) { return nil, nil }

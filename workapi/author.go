@@ -1,0 +1,109 @@
+package workapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"playground/record"
+	"playground/tenancy"
+	"playground/workloop"
+)
+
+// userDID begins the DIDs of tenants: tenant NAME is did:sync:user:NAME.
+const userDID = "did:sync:user:"
+
+// A caller is for whom a request is made.
+type caller struct {
+	did      string
+	operator bool // the operator in person: not in the name of a tenant
+}
+
+// caller returns for whom a request is made: the operator, or the tenant that the actor header names.
+func (a *API) caller(r *http.Request) (caller, error) {
+	did := ""
+	for _, name := range []string{ActorHeader, ProtocolHeader} {
+		for _, value := range r.Header.Values(name) {
+			if value == "" { // somebody meant to name a member: it must not become the operator
+				return caller{}, refuse(http.StatusBadRequest, codeInvalidQuery, "the header %s is empty", name)
+			}
+			if did != "" && value != did {
+				return caller{}, refuse(http.StatusBadRequest, codeInvalidQuery, "the actor headers name different actors")
+			}
+			did = value
+		}
+	}
+	if did == "" || did == a.options.Operator {
+		return caller{a.options.Operator, true}, nil
+	}
+	return caller{did: did}, a.member(r.Context(), did)
+}
+
+// member refuses a DID that is not a tenant's.
+func (a *API) member(ctx context.Context, did string) error {
+	name, user := strings.CutPrefix(did, userDID)
+	if user && tenancy.ValidName(name) == nil {
+		exists, err := a.options.Tenant(ctx, name)
+		if err != nil || exists {
+			return err
+		}
+	}
+	return hinted(refuse(http.StatusForbidden, codeNotCovered, "%.100q is not a member of this instance", did),
+		"tenant NAME is %sNAME; make one: playground user create NAME", userDID)
+}
+
+// principal decides for whom a run is: the caller, or, for the operator, the tenant that the request names.
+func (a *API) principal(r *http.Request, named string) (string, error) {
+	who, err := a.caller(r)
+	switch {
+	case err != nil:
+		return "", err
+	case named == "" || named == who.did:
+		return who.did, nil
+	case !who.operator:
+		return "", refuse(http.StatusForbidden, codeNotCovered, "%q cannot start runs for %.100q", who.did, named)
+	}
+	return named, a.member(r.Context(), named)
+}
+
+// mayWrite refuses what a client may not write, whoever it is.
+func (a *API) mayWrite(who caller, r record.Record) error {
+	if !who.operator && r.Actor != who.did {
+		return refuse(http.StatusForbidden, codeScope, "%q cannot write as %.100q", who.did, r.Actor)
+	}
+	reserved := r.Thread == record.ConfigThread
+	if r.Actor == record.EngineDID && !reserved {
+		// The kernel signs what it writes; its name must not be lent to others.
+		return hinted(refuse(http.StatusForbidden, codeKindRefused, "only configuration may be written as %s", record.EngineDID),
+			"name another actor, or none: then the author is %s", who.did)
+	}
+	if reserved && !who.operator {
+		return refuse(http.StatusForbidden, codeConfigDenied, "only the operator may write configuration")
+	}
+	if err := workloop.MayWrite(r, who.operator); err != nil {
+		return err
+	}
+	if reserved {
+		return unkeepable(r)
+	}
+	return nil
+}
+
+// unkeepable refuses configuration that this instance could not keep: a switch that does nothing would be a false promise.
+func unkeepable(r record.Record) error {
+	var body struct {
+		Topic   string `json:"topic"`
+		Enabled *bool  `json:"enabled"`
+	}
+	if r.Decode(&body) != nil {
+		return nil // the log says what is wrong with it
+	}
+	switch {
+	case body.Topic == "permissions_enabled" && (body.Enabled == nil || *body.Enabled):
+		return hinted(refuse(http.StatusUnprocessableEntity, codeUnsupported, "this instance does not judge requests of HTTP by rules"),
+			"rules judge tool calls, always; requests need the operator's socket or token")
+	case body.Topic == "auth_required" && body.Enabled != nil && !*body.Enabled:
+		return refuse(http.StatusUnprocessableEntity, codeUnsupported, "this instance cannot be opened to callers without a credential")
+	}
+	return nil
+}
