@@ -168,10 +168,10 @@ func TestFailedCalls(t *testing.T) {
 		part Response
 		want Usage
 	}{
-		"refused":              {newError(RateLimited, "no"), Response{}, Usage{Calls: 1}},
+		"refused":              {NewError(RateLimited, "no"), Response{}, Usage{Calls: 1}},
 		"broken":               {&Error{Failure: Network, Started: true, fault: fault.New(fault.Unavailable, "cut")}, Response{InputTokens: 20}, Usage{20, 100, 0.00156, 1}},
 		"broken, no count":     {&Error{Failure: Network, Started: true, fault: fault.New(fault.Unavailable, "cut")}, Response{}, Usage{67, 100, 0.001701, 1}},
-		"cancelled on its way": {newError(Cancelled, "no"), Response{}, Usage{67, 0, 0.000201, 1}},
+		"cancelled on its way": {NewError(Cancelled, "no"), Response{}, Usage{67, 0, 0.000201, 1}},
 		"unknown":              {errors.New("boom"), Response{}, Usage{67, 100, 0.001701, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestNeverOverspends(t *testing.T) {
 		share := rapid.IntRange(0, 100).Draw(t, "share")
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 4096), 1, 24).Draw(t, "sizes")
 		b := NewBroker(stub(func(_ context.Context, r Request) (Response, error) {
-			return Response{InputTokens: estimate(r) * int64(share) / 100, OutputTokens: int64(r.MaxTokens * share / 100)}, nil
+			return Response{InputTokens: Estimate(r) * int64(share) / 100, OutputTokens: int64(r.MaxTokens * share / 100)}, nil
 		}), "m", map[string]Price{"m": price})
 		a := b.Open(&ceiling, budget)
 		var group sync.WaitGroup

@@ -110,14 +110,14 @@ func (b *Broker) Open(ceilingUSD *float64, tokenBudget int64) *Account {
 func (a *Account) Complete(ctx context.Context, r Request, onText func(string)) (Response, error) {
 	r.Model = cmp.Or(r.Model, a.broker.model)
 	if r.MaxTokens < 1 || r.MaxTokens > maxTokens {
-		return Response{}, newError(InvalidRequest, "max_tokens is %d, not 1 to %d", r.MaxTokens, maxTokens)
+		return Response{}, NewError(InvalidRequest, "max_tokens is %d, not 1 to %d", r.MaxTokens, maxTokens)
 	}
 	price, known := a.broker.Price(r.Model)
 	if !known && a.ceiling != nil {
 		return Response{}, fault.Wrap(fault.Invalid, ErrNoPrice, "cannot ask model %q under a ceiling in dollars", r.Model).
 			WithHint("set the price of the model in the configuration, or ask one that has a price")
 	}
-	input := estimate(r)
+	input := Estimate(r)
 	granted, held, err := a.reserve(ctx, price, input, int64(r.MaxTokens))
 	if err != nil {
 		return Response{}, err
@@ -176,7 +176,7 @@ func (a *Account) reserve(ctx context.Context, price Price, input, wanted int64)
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return 0, claim{}, cancelled(ctx, false)
+			return 0, claim{}, EndedBy(ctx, false)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func note(goal string) (text string, found bool) {
 // Complete implements Provider.
 func (Echo) Complete(ctx context.Context, r Request, onText func(string)) (Response, error) {
 	if ctx.Err() != nil {
-		return Response{}, cancelled(ctx, false)
+		return Response{}, EndedBy(ctx, false)
 	}
 	goal := goalOf(r)
 	text, found := note(goal)
@@ -89,6 +89,6 @@ func local(r Request, model, stop string, onText func(string), content ...Block)
 	}
 	return Response{
 		Model: cmp.Or(r.Model, model), Content: content, StopReason: stop,
-		InputTokens: 2 * estimate(r) / bytesAToken, OutputTokens: int64(min(size/bytesAToken+1, r.MaxTokens)),
+		InputTokens: 2 * Estimate(r) / bytesAToken, OutputTokens: int64(min(size/bytesAToken+1, r.MaxTokens)),
 	}
 }

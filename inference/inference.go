@@ -2,7 +2,7 @@
 // A Provider speaks to one model service; a Broker puts prices and ceilings around it, so that a run that was given
 // a budget cannot spend more than it, whatever it asks for and however many calls it makes at once.
 //
-// The messages have the form of the Messages API (https://docs.anthropic.com/en/api/messages); the other provider translates.
+// The messages have the form of the Messages API (https://docs.anthropic.com/en/api/messages); providers of other services translate (package inference/provider).
 package inference
 
 import (
@@ -83,4 +83,13 @@ type Provider interface {
 	// goroutine and not after Complete has returned. The error is an *Error; tokens of the response that are not zero beside
 	// an error are what the service said it had counted until then.
 	Complete(ctx context.Context, r Request, onText func(string)) (Response, error)
+}
+
+// Object returns raw if it is a JSON object, and an empty object if not: the APIs take nothing else.
+func Object(raw json.RawMessage) json.RawMessage {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) != nil || object == nil {
+		return json.RawMessage("{}")
+	}
+	return raw
 }

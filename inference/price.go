@@ -118,9 +118,9 @@ func sum(a, b int64) int64 {
 // copied returns prices that nobody else can change.
 func copied(prices map[string]Price) map[string]Price { return maps.Clone(prices) }
 
-// tokensOf is how many tokens a text of n bytes has at most, by a rule of thumb: tokenizers make one of three to four bytes
+// TokensOf is how many tokens a text of n bytes has at most, by a rule of thumb: tokenizers make one of three to four bytes
 // of English or code and one of two in what is dense, like base64.
-func tokensOf(n int) int64 { return int64(n+1) / 2 }
+func TokensOf(n int) int64 { return int64(n+1) / 2 }
 
 // What a service adds to the text of a request, in tokens.
 const (
@@ -129,20 +129,20 @@ const (
 	perTools   = 512 // the instructions for tools, where there are any
 )
 
-// estimate is how many input tokens a request has at most, by the same rule.
-func estimate(r Request) int64 {
-	total := perRequest + tokensOf(len(r.System))
+// Estimate is how many input tokens a request has at most, by the same rule.
+func Estimate(r Request) int64 {
+	total := perRequest + TokensOf(len(r.System))
 	for _, message := range r.Messages {
 		total += perPart
 		for _, block := range message.Content {
-			total += perPart + tokensOf(len(block.Text)+len(block.Name)+len(block.ID)+len(block.ToolUseID)+len(block.Input))
+			total += perPart + TokensOf(len(block.Text)+len(block.Name)+len(block.ID)+len(block.ToolUseID)+len(block.Input))
 		}
 	}
 	if len(r.Tools) > 0 {
 		total += perTools
 	}
 	for _, tool := range r.Tools {
-		total += perPart + tokensOf(len(tool.Name)+len(tool.Description)+len(tool.InputSchema))
+		total += perPart + TokensOf(len(tool.Name)+len(tool.Description)+len(tool.InputSchema))
 	}
 	return total
 }

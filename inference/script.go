@@ -126,7 +126,7 @@ func (c *stepCall) check() error {
 	switch {
 	case c.Args == nil:
 		c.Args = json.RawMessage("{}")
-	case string(objectOf(c.Args)) != string(c.Args) && (string(c.Args) == "null" || json.Unmarshal(c.Args, &text) != nil):
+	case string(Object(c.Args)) != string(c.Args) && (string(c.Args) == "null" || json.Unmarshal(c.Args, &text) != nil):
 		return fmt.Errorf("the args of %s are neither an object nor a string", c.Name)
 	}
 	return nil
@@ -138,11 +138,17 @@ func (s *Scripted) Complete(ctx context.Context, r Request, onText func(string))
 	if next == nil {
 		return local(r, ScriptedModel, EndTurn, onText, Block{Type: Text, Text: "The script is at its end."}), nil
 	}
-	if next.DelayMS > 0 && sleep(ctx, time.Duration(next.DelayMS)*time.Millisecond) != nil || ctx.Err() != nil {
-		return Response{}, cancelled(ctx, false)
+	if next.DelayMS > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(next.DelayMS) * time.Millisecond):
+		}
+	}
+	if ctx.Err() != nil {
+		return Response{}, EndedBy(ctx, false)
 	}
 	if next.Fail != "" {
-		return Response{}, newError(next.Fail, "the script fails here: %s", next.Fail)
+		return Response{}, NewError(next.Fail, "the script fails here: %s", next.Fail)
 	}
 	var content []Block
 	if next.Text != "" {

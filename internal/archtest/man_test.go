@@ -108,7 +108,7 @@ func TestManReferences(t *testing.T) {
 
 // The page of a program tells of exactly the flags that its usage text tells of.
 func TestManUsage(t *testing.T) {
-	programs := []string{"playgroundd", "playground-jaild", "playground-reaperd", "playground-launch"}
+	programs := []string{"playgroundd", "playground-jaild", "playground-reaperd", "playground-facultyd", "playground-launch"}
 	bin := builtPrograms(t, programs)
 	for _, name := range programs {
 		usage, _ := exec.Command(filepath.Join(bin, name), "-h").CombinedOutput() // the status is not the same for all

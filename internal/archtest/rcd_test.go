@@ -70,6 +70,11 @@ func TestRcOrder(t *testing.T) {
 	if header := rcHeader(t, filepath.Join(folder, "playground_reaperd")); !slices.Contains(header["REQUIRE"], "playground_jaild") {
 		t.Error("playground_reaperd must REQUIRE playground_jaild")
 	}
+	for _, need := range []string{"securelevel", "playground_jaild", "playground_reaperd"} {
+		if header := rcHeader(t, filepath.Join(folder, "playground_facultyd")); !slices.Contains(header["REQUIRE"], need) {
+			t.Errorf("playground_facultyd must REQUIRE %s", need)
+		}
+	}
 	header := rcHeader(t, filepath.Join(folder, "playground"))
 	for _, need := range []string{"securelevel", "playground_jaild", "playground_reaperd"} {
 		if !slices.Contains(header["REQUIRE"], need) {

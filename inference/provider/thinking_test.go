@@ -1,4 +1,4 @@
-package inference
+package provider
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"playground/inference"
 )
 
 // What a model keeps for itself goes back to it as it came, in its place; the other API is not told of it.
@@ -46,7 +48,7 @@ data: {"type":"message_stop"}
 		t.Fatal(err)
 	}
 	next := ask()
-	next.Messages = append(next.Messages[:1:1], Message{Role: Assistant, Content: response.Content}, next.Messages[0])
+	next.Messages = append(next.Messages[:1:1], inference.Message{Role: inference.Assistant, Content: response.Content}, next.Messages[0])
 	if _, err := p.Complete(t.Context(), next, nil); err != nil {
 		t.Fatal(err)
 	}

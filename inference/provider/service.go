@@ -1,4 +1,7 @@
-package inference
+// Package provider asks model services over their official SDKs: Anthropic's Messages API and OpenAI's Chat Completions, which
+// others speak as well. It stands apart from package inference because a confined worker, which asks through its daemon, must not
+// carry them. Keys are sent to the configured address only, and are in no error and no text.
+package provider
 
 import (
 	"bytes"
@@ -15,6 +18,7 @@ import (
 	"time"
 
 	"playground/fault"
+	"playground/inference"
 )
 
 // The bounds of one call.
@@ -115,9 +119,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // complete runs ask, again where nothing was received and a second try may help.
-func (s *service) complete(ctx context.Context, r Request, ask func(ctx context.Context, x *exchange) (Response, error)) (Response, error) {
+func (s *service) complete(ctx context.Context, r inference.Request, ask func(ctx context.Context, x *exchange) (inference.Response, error)) (inference.Response, error) {
 	if r.MaxTokens < 1 || r.Model == "" || len(r.Messages) == 0 {
-		return Response{}, newError(InvalidRequest, "a request needs a model, a message and max_tokens of at least 1")
+		return inference.Response{}, inference.NewError(inference.InvalidRequest, "a request needs a model, a message and max_tokens of at least 1")
 	}
 	for try := 1; ; try++ {
 		attempt, stop := context.WithCancelCause(ctx)
@@ -131,19 +135,19 @@ func (s *service) complete(ctx context.Context, r Request, ask func(ctx context.
 			return response, nil
 		}
 		failed := s.explain(ctx, x, cause, err)
-		pause, again := failed.again(try)
-		if !again {
+		pause, more := again(failed, try)
+		if !more {
 			return response, failed
 		}
 		if s.wait(ctx, pause) != nil {
-			return Response{}, cancelled(ctx, false)
+			return inference.Response{}, inference.EndedBy(ctx, false)
 		}
 	}
 }
 
 // again reports whether a call that failed for the try-th time may be repeated, and after what pause.
-func (e *Error) again(try int) (pause time.Duration, again bool) {
-	transient := e.Failure == RateLimited || e.Failure == Overloaded || e.Failure == Network
+func again(e *inference.Error, try int) (pause time.Duration, more bool) {
+	transient := e.Failure == inference.RateLimited || e.Failure == inference.Overloaded || e.Failure == inference.Network
 	if e.Started || !transient || try >= maxTries || e.RetryAfter > maxRetryAfter {
 		return 0, false
 	}
@@ -228,7 +232,7 @@ type streamError struct{ body []byte }
 func (*streamError) Error() string { return "the service reported an error in its stream" }
 
 // explain turns what an SDK returned into an Error. The SDK's own error is dropped: it holds the request and its headers.
-func (s *service) explain(ctx context.Context, x *exchange, cause, err error) *Error {
+func (s *service) explain(ctx context.Context, x *exchange, cause, err error) *inference.Error {
 	started := x.status >= 200 && x.status < 300
 	e := s.reason(ctx, x, cause, err, started)
 	e.Status, e.Started = x.status, started
@@ -238,32 +242,32 @@ func (s *service) explain(ctx context.Context, x *exchange, cause, err error) *E
 	return e
 }
 
-func (s *service) reason(ctx context.Context, x *exchange, cause, err error, started bool) *Error {
+func (s *service) reason(ctx context.Context, x *exchange, cause, err error, started bool) *inference.Error {
 	host := s.host()
 	event, inStream := errors.AsType[*streamError](err)
 	switch {
 	case ctx.Err() != nil:
-		return cancelled(ctx, started)
+		return inference.EndedBy(ctx, started)
 	case cause == errSilence:
-		return newError(Network, "%s sent nothing for %v", s.name, maxSilence).hint("try again later")
+		return inference.NewError(inference.Network, "%s sent nothing for %v", s.name, maxSilence).WithHint("try again later")
 	case x.problem == errRedirect:
-		return newError(InvalidRequest, "%s answers with a redirect, which is not followed", host).
-			hint("set the base URL to the address that answers itself")
+		return inference.NewError(inference.InvalidRequest, "%s answers with a redirect, which is not followed", host).
+			WithHint("set the base URL to the address that answers itself")
 	case x.problem == errNoStream:
-		return newError(Malformed, "%s does not answer with an event stream", host).hint("check the base URL: is it that of a model service?")
+		return inference.NewError(inference.Malformed, "%s does not answer with an event stream", host).WithHint("check the base URL: is it that of a model service?")
 	case x.problem == errTooLong:
-		return newError(Malformed, "the answer of %s is longer than %d bytes", s.name, maxStream)
+		return inference.NewError(inference.Malformed, "the answer of %s is longer than %d bytes", s.name, maxStream)
 	case x.status >= 400:
 		return s.refused(ofStatus(x.status), x.status, complaintOf(x.complaint))
 	case inStream:
 		said := complaintOf(event.body)
 		return s.refused(ofType(said.Error.Type), x.status, said)
 	case !started:
-		return newError(Network, "cannot reach %s: %s", host, s.clean(innermost(err))).hint("check that this machine can reach %s", host)
+		return inference.NewError(inference.Network, "cannot reach %s: %s", host, s.clean(innermost(err))).WithHint("check that this machine can reach %s", host)
 	case errors.Is(err, errCut), isNetwork(err):
-		return newError(Network, "%s stopped in the middle of its answer", s.name).hint("try again")
+		return inference.NewError(inference.Network, "%s stopped in the middle of its answer", s.name).WithHint("try again")
 	default:
-		return newError(Malformed, "the answer of %s is not what its API promises", s.name).hint("check the base URL: is it that of a model service?")
+		return inference.NewError(inference.Malformed, "the answer of %s is not what its API promises", s.name).WithHint("check the base URL: is it that of a model service?")
 	}
 }
 

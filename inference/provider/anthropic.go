@@ -1,4 +1,4 @@
-package inference
+package provider
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"playground/inference"
 )
 
 // Anthropic asks the Messages API (https://docs.anthropic.com/en/api/messages).
@@ -28,9 +30,9 @@ func NewAnthropic(o Options) (*Anthropic, error) {
 }
 
 // Complete implements Provider.
-func (a *Anthropic) Complete(ctx context.Context, r Request, onText func(string)) (Response, error) {
+func (a *Anthropic) Complete(ctx context.Context, r inference.Request, onText func(string)) (inference.Response, error) {
 	params := anthropicParams(r)
-	return a.service.complete(ctx, r, func(ctx context.Context, x *exchange) (Response, error) {
+	return a.service.complete(ctx, r, func(ctx context.Context, x *exchange) (inference.Response, error) {
 		options := []option.RequestOption{option.WithHTTPClient(x)}
 		if key := a.service.key(); key != "" {
 			options = append(options, option.WithAPIKey(key))
@@ -43,7 +45,7 @@ func (a *Anthropic) Complete(ctx context.Context, r Request, onText func(string)
 		for stream.Next() {
 			event := stream.Current()
 			if err := message.Accumulate(event); err != nil {
-				return Response{}, err
+				return inference.Response{}, err
 			}
 			if event.Type == "content_block_delta" && event.Delta.Type == "text_delta" && onText != nil {
 				onText(event.Delta.Text)
@@ -67,7 +69,7 @@ func (a *Anthropic) Complete(ctx context.Context, r Request, onText func(string)
 }
 
 // anthropicParams translates a request. Empty texts and messages are left out: the API refuses them.
-func anthropicParams(r Request) anthropic.MessageNewParams {
+func anthropicParams(r inference.Request) anthropic.MessageNewParams {
 	params := anthropic.MessageNewParams{Model: anthropic.Model(r.Model), MaxTokens: int64(r.MaxTokens)}
 	if r.System != "" {
 		params.System = []anthropic.TextBlockParam{{Text: r.System}}
@@ -76,27 +78,27 @@ func anthropicParams(r Request) anthropic.MessageNewParams {
 		var blocks []anthropic.ContentBlockParamUnion
 		for _, block := range message.Content {
 			switch {
-			case block.Type == Text && block.Text != "":
+			case block.Type == inference.Text && block.Text != "":
 				blocks = append(blocks, anthropic.NewTextBlock(block.Text))
-			case block.Type == ToolUse:
-				blocks = append(blocks, anthropic.NewToolUseBlock(block.ID, objectOf(block.Input), block.Name))
-			case block.Type == ToolResult:
+			case block.Type == inference.ToolUse:
+				blocks = append(blocks, anthropic.NewToolUseBlock(block.ID, inference.Object(block.Input), block.Name))
+			case block.Type == inference.ToolResult:
 				blocks = append(blocks, anthropicResult(block))
-			case block.Type == Thinking && message.Role == Assistant:
-				raw := param.Override[anthropic.ThinkingBlockParam](objectOf(block.Input))
+			case block.Type == inference.Thinking && message.Role == inference.Assistant:
+				raw := param.Override[anthropic.ThinkingBlockParam](inference.Object(block.Input))
 				blocks = append(blocks, anthropic.ContentBlockParamUnion{OfThinking: &raw})
 			}
 		}
 		switch {
 		case len(blocks) == 0:
-		case message.Role == Assistant:
+		case message.Role == inference.Assistant:
 			params.Messages = append(params.Messages, anthropic.NewAssistantMessage(blocks...))
 		default:
 			params.Messages = append(params.Messages, anthropic.NewUserMessage(blocks...))
 		}
 	}
 	for _, tool := range r.Tools {
-		schema := param.Override[anthropic.ToolInputSchemaParam](objectOf(tool.InputSchema))
+		schema := param.Override[anthropic.ToolInputSchemaParam](inference.Object(tool.InputSchema))
 		union := anthropic.ToolUnionParamOfTool(schema, tool.Name)
 		if tool.Description != "" {
 			union.OfTool.Description = anthropic.String(tool.Description)
@@ -107,7 +109,7 @@ func anthropicParams(r Request) anthropic.MessageNewParams {
 }
 
 // anthropicResult translates the result of a tool. A result may be empty, but not hold an empty text.
-func anthropicResult(block Block) anthropic.ContentBlockParamUnion {
+func anthropicResult(block inference.Block) anthropic.ContentBlockParamUnion {
 	result := anthropic.NewToolResultBlock(block.ToolUseID, block.Text, block.IsError)
 	if block.Text == "" {
 		result.OfToolResult.Content = nil
@@ -117,9 +119,9 @@ func anthropicResult(block Block) anthropic.ContentBlockParamUnion {
 
 // anthropicResponse translates a message. Blocks of tools that the service would run itself were not asked for, and are
 // left out.
-func anthropicResponse(message anthropic.Message, inputs map[int64]string) Response {
+func anthropicResponse(message anthropic.Message, inputs map[int64]string) inference.Response {
 	usage := message.Usage
-	response := Response{
+	response := inference.Response{
 		Model:        string(message.Model),
 		StopReason:   anthropicStop(message.StopReason),
 		InputTokens:  usage.InputTokens + usage.CacheCreationInputTokens + usage.CacheReadInputTokens,
@@ -128,12 +130,12 @@ func anthropicResponse(message anthropic.Message, inputs map[int64]string) Respo
 	for i, block := range message.Content {
 		switch {
 		case block.Type == "text" && block.Text != "":
-			response.Content = append(response.Content, Block{Type: Text, Text: block.Text})
+			response.Content = append(response.Content, inference.Block{Type: inference.Text, Text: block.Text})
 		case block.Type == "tool_use":
-			response.Content = append(response.Content, Block{Type: ToolUse, ID: block.ID, Name: block.Name,
+			response.Content = append(response.Content, inference.Block{Type: inference.ToolUse, ID: block.ID, Name: block.Name,
 				Input: written(cmp.Or(inputs[int64(i)], string(block.Input)))})
 		case block.Type == "thinking", block.Type == "redacted_thinking":
-			response.Content = append(response.Content, Block{Type: Thinking, Input: json.RawMessage(block.RawJSON())})
+			response.Content = append(response.Content, inference.Block{Type: inference.Thinking, Input: json.RawMessage(block.RawJSON())})
 		}
 	}
 	return response
@@ -143,25 +145,16 @@ func anthropicResponse(message anthropic.Message, inputs map[int64]string) Respo
 func anthropicStop(reason anthropic.StopReason) string {
 	switch reason {
 	case anthropic.StopReasonEndTurn, anthropic.StopReasonPauseTurn:
-		return EndTurn
+		return inference.EndTurn
 	case anthropic.StopReasonToolUse:
-		return StopToolUse
+		return inference.StopToolUse
 	case anthropic.StopReasonStopSequence:
-		return StopSequence
+		return inference.StopSequence
 	case anthropic.StopReasonRefusal:
-		return Refusal
+		return inference.Refusal
 	default:
-		return MaxTokens
+		return inference.MaxTokens
 	}
-}
-
-// objectOf returns raw if it is a JSON object, and an empty object if not: the APIs take nothing else.
-func objectOf(raw json.RawMessage) json.RawMessage {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(raw, &object) != nil || object == nil {
-		return json.RawMessage("{}")
-	}
-	return raw
 }
 
 // written is what a model wrote as the arguments of a tool: an object, or a JSON string of what else it was.

@@ -1,4 +1,4 @@
-package inference
+package provider
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/shared"
+
+	"playground/inference"
 )
 
 // OpenAI asks the Chat Completions API (https://platform.openai.com/docs/api-reference/chat), which many other services and
@@ -32,9 +34,9 @@ func NewOpenAI(o Options) (*OpenAI, error) {
 }
 
 // Complete implements Provider.
-func (o *OpenAI) Complete(ctx context.Context, r Request, onText func(string)) (Response, error) {
+func (o *OpenAI) Complete(ctx context.Context, r inference.Request, onText func(string)) (inference.Response, error) {
 	params := openaiParams(r, o.service.own)
-	return o.service.complete(ctx, r, func(ctx context.Context, x *exchange) (Response, error) {
+	return o.service.complete(ctx, r, func(ctx context.Context, x *exchange) (inference.Response, error) {
 		options := []option.RequestOption{option.WithHTTPClient(x)}
 		if key := o.service.key(); key != "" {
 			options = append(options, option.WithAPIKey(key))
@@ -65,7 +67,7 @@ var errMalformed = errors.New("the stream is not what the API promises")
 
 // openaiParams translates a request. The official service knows the bound of the reply by its new name only, most others by
 // the old one.
-func openaiParams(r Request, official bool) openai.ChatCompletionNewParams {
+func openaiParams(r inference.Request, official bool) openai.ChatCompletionNewParams {
 	params := openai.ChatCompletionNewParams{
 		Model:         r.Model,
 		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
@@ -79,7 +81,7 @@ func openaiParams(r Request, official bool) openai.ChatCompletionNewParams {
 		params.Messages = append(params.Messages, openai.SystemMessage(r.System))
 	}
 	for _, message := range r.Messages {
-		if message.Role == Assistant {
+		if message.Role == inference.Assistant {
 			params.Messages = append(params.Messages, openaiAssistant(message)...)
 		} else {
 			params.Messages = append(params.Messages, openaiUser(message)...)
@@ -90,26 +92,26 @@ func openaiParams(r Request, official bool) openai.ChatCompletionNewParams {
 		if tool.Description != "" {
 			definition.Description = openai.String(tool.Description)
 		}
-		_ = json.Unmarshal(objectOf(tool.InputSchema), &definition.Parameters) // an object always fits
+		_ = json.Unmarshal(inference.Object(tool.InputSchema), &definition.Parameters) // an object always fits
 		params.Tools = append(params.Tools, openai.ChatCompletionFunctionTool(definition))
 	}
 	return params
 }
 
 // openaiAssistant translates what the model said before.
-func openaiAssistant(message Message) []openai.ChatCompletionMessageParamUnion {
+func openaiAssistant(message inference.Message) []openai.ChatCompletionMessageParamUnion {
 	var said strings.Builder
 	assistant := openai.ChatCompletionAssistantMessageParam{}
 	for _, block := range message.Content {
 		switch block.Type {
-		case Text:
+		case inference.Text:
 			said.WriteString(block.Text)
-		case ToolUse:
+		case inference.ToolUse:
 			assistant.ToolCalls = append(assistant.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
 				OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
 					ID: block.ID,
 					Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
-						Name: block.Name, Arguments: string(objectOf(block.Input)),
+						Name: block.Name, Arguments: string(inference.Object(block.Input)),
 					},
 				},
 			})
@@ -125,15 +127,15 @@ func openaiAssistant(message Message) []openai.ChatCompletionMessageParamUnion {
 }
 
 // openaiUser translates what the model was told: each result of a tool is a message of its own, before the text.
-func openaiUser(message Message) (all []openai.ChatCompletionMessageParamUnion) {
+func openaiUser(message inference.Message) (all []openai.ChatCompletionMessageParamUnion) {
 	var said []string
 	for _, block := range message.Content {
 		switch {
-		case block.Type == ToolResult && block.IsError:
+		case block.Type == inference.ToolResult && block.IsError:
 			all = append(all, openai.ToolMessage("error: "+block.Text, block.ToolUseID))
-		case block.Type == ToolResult:
+		case block.Type == inference.ToolResult:
 			all = append(all, openai.ToolMessage(block.Text, block.ToolUseID))
-		case block.Type == Text && block.Text != "":
+		case block.Type == inference.Text && block.Text != "":
 			said = append(said, block.Text)
 		}
 	}
@@ -148,7 +150,7 @@ const maxCalls = 128
 
 // An openaiReply grows from the pieces of a stream.
 type openaiReply struct {
-	request Request
+	request inference.Request
 	model   string
 	text    strings.Builder
 	refused bool
@@ -193,22 +195,22 @@ func (o *openaiReply) add(chunk openai.ChatCompletionChunk) string {
 }
 
 // response is the message so far. A server that counts no tokens is taken for one that counts as estimate does.
-func (o *openaiReply) response() Response {
-	response := Response{Model: cmp.Or(o.model, o.request.Model), StopReason: o.stop()}
+func (o *openaiReply) response() inference.Response {
+	response := inference.Response{Model: cmp.Or(o.model, o.request.Model), StopReason: o.stop()}
 	if o.text.Len() > 0 {
-		response.Content = append(response.Content, Block{Type: Text, Text: o.text.String()})
+		response.Content = append(response.Content, inference.Block{Type: inference.Text, Text: o.text.String()})
 	}
 	size := o.text.Len()
 	for i, call := range o.calls {
 		id := cmp.Or(call.id, fmt.Sprintf("call_%d_%d", len(o.request.Messages), i))
-		response.Content = append(response.Content, Block{Type: ToolUse, ID: id, Name: call.name, Input: written(call.arguments.String())})
+		response.Content = append(response.Content, inference.Block{Type: inference.ToolUse, ID: id, Name: call.name, Input: written(call.arguments.String())})
 		size += call.arguments.Len()
 	}
 	switch {
 	case o.usage != nil:
 		response.InputTokens, response.OutputTokens = o.usage.PromptTokens, o.usage.CompletionTokens
 	case o.finish != "":
-		response.InputTokens, response.OutputTokens = estimate(o.request), min(tokensOf(size), int64(o.request.MaxTokens))
+		response.InputTokens, response.OutputTokens = inference.Estimate(o.request), min(inference.TokensOf(size), int64(o.request.MaxTokens))
 	}
 	return response
 }
@@ -217,12 +219,12 @@ func (o *openaiReply) response() Response {
 func (o *openaiReply) stop() string {
 	switch {
 	case o.refused, o.finish == "content_filter":
-		return Refusal
+		return inference.Refusal
 	case o.finish == "tool_calls", o.finish == "function_call", o.finish == "stop" && len(o.calls) > 0:
-		return StopToolUse
+		return inference.StopToolUse
 	case o.finish == "stop":
-		return EndTurn
+		return inference.EndTurn
 	default:
-		return MaxTokens
+		return inference.MaxTokens
 	}
 }

@@ -1,4 +1,4 @@
-package inference
+package provider
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"playground/fault"
+	"playground/inference"
 )
 
 const secret = "sk-test-0123456789abcdef"
@@ -25,7 +26,7 @@ const secret = "sk-test-0123456789abcdef"
 // A dialect is one of the two APIs, with streams that say the same.
 type dialect struct {
 	name, path, header, value string
-	build                     func(o Options) (Provider, *service, error)
+	build                     func(o Options) (inference.Provider, *service, error)
 	text, tool, cut, broken   string // streams
 	half, huge                string
 }
@@ -34,7 +35,7 @@ func dialects() []dialect {
 	return []dialect{
 		{
 			name: "anthropic", path: "/v1/messages", header: "X-Api-Key", value: secret,
-			build: func(o Options) (Provider, *service, error) {
+			build: func(o Options) (inference.Provider, *service, error) {
 				p, err := NewAnthropic(o)
 				if err != nil {
 					return nil, nil, err
@@ -50,7 +51,7 @@ func dialects() []dialect {
 		},
 		{
 			name: "openai", path: "/chat/completions", header: "Authorization", value: "Bearer " + secret,
-			build: func(o Options) (Provider, *service, error) {
+			build: func(o Options) (inference.Provider, *service, error) {
 				p, err := NewOpenAI(o)
 				if err != nil {
 					return nil, nil, err
@@ -202,7 +203,7 @@ func status(code int, body string, header ...string) http.HandlerFunc {
 }
 
 // provider builds a provider of d against url whose pauses are noted and take no time.
-func (d dialect) provider(t *testing.T, url string) (Provider, *[]time.Duration) {
+func (d dialect) provider(t *testing.T, url string) (inference.Provider, *[]time.Duration) {
 	t.Helper()
 	p, s, err := d.build(Options{BaseURL: url, Key: []byte(secret + "\n"), KeyFile: "/etc/keys/" + d.name})
 	if err != nil {
@@ -217,23 +218,23 @@ func (d dialect) provider(t *testing.T, url string) (Provider, *[]time.Duration)
 	return p, &pauses
 }
 
-func ask() Request {
-	return Request{
+func ask() inference.Request {
+	return inference.Request{
 		Model: "big", System: "be brief", MaxTokens: 100,
-		Messages: []Message{
-			{Role: User, Content: []Block{{Type: Text, Text: "list files"}}},
-			{Role: Assistant, Content: []Block{{Type: Text, Text: "yes"}, {Type: ToolUse, ID: "t0", Name: "bash", Input: json.RawMessage(`{"command":"pwd"}`)}}},
-			{Role: User, Content: []Block{{Type: ToolResult, ToolUseID: "t0", Text: "/root", IsError: true}, {Type: Text, Text: "go on"}}},
-			{Role: User},
+		Messages: []inference.Message{
+			{Role: inference.User, Content: []inference.Block{{Type: inference.Text, Text: "list files"}}},
+			{Role: inference.Assistant, Content: []inference.Block{{Type: inference.Text, Text: "yes"}, {Type: inference.ToolUse, ID: "t0", Name: "bash", Input: json.RawMessage(`{"command":"pwd"}`)}}},
+			{Role: inference.User, Content: []inference.Block{{Type: inference.ToolResult, ToolUseID: "t0", Text: "/root", IsError: true}, {Type: inference.Text, Text: "go on"}}},
+			{Role: inference.User},
 		},
-		Tools: []Tool{{Name: "bash", Description: "runs a command", InputSchema: json.RawMessage(`{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}`)}},
+		Tools: []inference.Tool{{Name: "bash", Description: "runs a command", InputSchema: json.RawMessage(`{"type":"object","properties":{"command":{"type":"string"}},"required":["command"]}`)}},
 	}
 }
 
 // failure checks the class of an error, and that no error shows the key in any form of print.
-func failure(t *testing.T, err error, want Failure, started bool) *Error {
+func failure(t *testing.T, err error, want inference.Failure, started bool) *inference.Error {
 	t.Helper()
-	failed, ok := errors.AsType[*Error](err)
+	failed, ok := errors.AsType[*inference.Error](err)
 	if !ok || failed.Failure != want || failed.Started != started {
 		t.Fatalf("error is %#v, want %s with started %v", err, want, started)
 	}
@@ -249,17 +250,17 @@ func failure(t *testing.T, err error, want Failure, started bool) *Error {
 }
 
 func TestStreams(t *testing.T) {
-	text := Block{Type: Text, Text: "Hello"}
+	text := inference.Block{Type: inference.Text, Text: "Hello"}
 	for _, d := range dialects() {
 		for name, c := range map[string]struct {
 			stream string
-			want   Response
+			want   inference.Response
 		}{
-			"text": {d.text, Response{Model: "big", Content: []Block{text}, StopReason: EndTurn, InputTokens: 12, OutputTokens: 7}},
-			"tool": {d.tool, Response{Model: "big", Content: []Block{text, {Type: ToolUse, ID: "t1", Name: "bash", Input: json.RawMessage(`{"command":"ls"}`)}},
-				StopReason: StopToolUse, InputTokens: 12, OutputTokens: 9}},
-			"cut": {d.cut, Response{Model: "big", Content: []Block{text, {Type: ToolUse, ID: "t1", Name: "bash", Input: json.RawMessage(`"{\"command\":"`)}},
-				StopReason: MaxTokens, InputTokens: 12, OutputTokens: 9}},
+			"text": {d.text, inference.Response{Model: "big", Content: []inference.Block{text}, StopReason: inference.EndTurn, InputTokens: 12, OutputTokens: 7}},
+			"tool": {d.tool, inference.Response{Model: "big", Content: []inference.Block{text, {Type: inference.ToolUse, ID: "t1", Name: "bash", Input: json.RawMessage(`{"command":"ls"}`)}},
+				StopReason: inference.StopToolUse, InputTokens: 12, OutputTokens: 9}},
+			"cut": {d.cut, inference.Response{Model: "big", Content: []inference.Block{text, {Type: inference.ToolUse, ID: "t1", Name: "bash", Input: json.RawMessage(`"{\"command\":"`)}},
+				StopReason: inference.MaxTokens, InputTokens: 12, OutputTokens: 9}},
 		} {
 			t.Run(d.name+"/"+name, func(t *testing.T) {
 				f := serve(t, stream(c.stream))
@@ -347,19 +348,19 @@ func TestRetries(t *testing.T) {
 		for name, c := range map[string]struct {
 			handlers []http.HandlerFunc
 			calls    int64
-			fails    Failure // "" is success
+			fails    inference.Failure // "" is success
 			pause    time.Duration
 		}{
 			"429 with a pause":     {[]http.HandlerFunc{status(429, busy, "Retry-After", "7"), stream(d.text)}, 2, "", 7 * time.Second},
-			"429 with a long one":  {[]http.HandlerFunc{status(429, busy, "Retry-After", "21"), stream(d.text)}, 1, RateLimited, 0},
+			"429 with a long one":  {[]http.HandlerFunc{status(429, busy, "Retry-After", "21"), stream(d.text)}, 1, inference.RateLimited, 0},
 			"529 twice":            {[]http.HandlerFunc{status(529, busy), status(529, busy), stream(d.text)}, 3, "", firstBackoff / 2},
-			"529 for ever":         {[]http.HandlerFunc{status(529, busy)}, 3, Overloaded, firstBackoff / 2},
+			"529 for ever":         {[]http.HandlerFunc{status(529, busy)}, 3, inference.Overloaded, firstBackoff / 2},
 			"500":                  {[]http.HandlerFunc{status(500, "<html>"), stream(d.text)}, 2, "", firstBackoff / 2},
 			"408":                  {[]http.HandlerFunc{status(408, ""), stream(d.text)}, 2, "", firstBackoff / 2},
-			"400":                  {[]http.HandlerFunc{status(400, `{"error":{"message":"no such model; you sent `+secret+`"}}`)}, 1, InvalidRequest, 0},
-			"401":                  {[]http.HandlerFunc{status(401, `{"error":{"message":"bad key `+secret+` or sk-****cdef"}}`)}, 1, Authentication, 0},
-			"404":                  {[]http.HandlerFunc{status(404, "")}, 1, InvalidRequest, 0},
-			"413":                  {[]http.HandlerFunc{status(413, "")}, 1, InvalidRequest, 0},
+			"400":                  {[]http.HandlerFunc{status(400, `{"error":{"message":"no such model; you sent `+secret+`"}}`)}, 1, inference.InvalidRequest, 0},
+			"401":                  {[]http.HandlerFunc{status(401, `{"error":{"message":"bad key `+secret+` or sk-****cdef"}}`)}, 1, inference.Authentication, 0},
+			"404":                  {[]http.HandlerFunc{status(404, "")}, 1, inference.InvalidRequest, 0},
+			"413":                  {[]http.HandlerFunc{status(413, "")}, 1, inference.InvalidRequest, 0},
 			"reset before a reply": {[]http.HandlerFunc{reset, stream(d.text)}, 2, "", firstBackoff / 2},
 		} {
 			t.Run(d.name+"/"+name, func(t *testing.T) {
@@ -401,7 +402,7 @@ func TestAuthenticationHint(t *testing.T) {
 		f := serve(t, status(401, `{"error":{"message":"bad key"}}`))
 		p, _ := d.provider(t, f.URL)
 		_, err := p.Complete(t.Context(), ask(), nil)
-		failed := failure(t, err, Authentication, false)
+		failed := failure(t, err, inference.Authentication, false)
 		if hint := fault.HintOf(failed); !strings.Contains(hint, "/etc/keys/"+d.name) || fault.KindOf(failed) != fault.Denied {
 			t.Errorf("hint %q of kind %s", hint, fault.KindOf(failed))
 		}
@@ -417,17 +418,17 @@ func TestNoRetryAfterAnswer(t *testing.T) {
 	for _, d := range dialects() {
 		for name, c := range map[string]struct {
 			handler http.HandlerFunc
-			want    Failure
+			want    inference.Failure
 			text    string
 		}{
-			"ends early":     {stream(d.half), Network, "in the middle"},
-			"is cut":         {cutAfter(d.half), Network, "in the middle"},
-			"is empty":       {stream(""), Network, "in the middle"},
-			"malformed":      {stream(d.broken), Malformed, "not what its API promises"},
-			"reports errors": {stream(d.half + overloaded[d.name]), Overloaded, "cannot answer now (status 200): Overloaded"},
-			"huge":           {flood(d.huge), Malformed, "longer than"},
-			"huge line":      {flood("x"), Malformed, "longer than"},
-			"no stream":      {status(200, `{"choices":[]}`), Malformed, "event stream"},
+			"ends early":     {stream(d.half), inference.Network, "in the middle"},
+			"is cut":         {cutAfter(d.half), inference.Network, "in the middle"},
+			"is empty":       {stream(""), inference.Network, "in the middle"},
+			"malformed":      {stream(d.broken), inference.Malformed, "not what its API promises"},
+			"reports errors": {stream(d.half + overloaded[d.name]), inference.Overloaded, "cannot answer now (status 200): Overloaded"},
+			"huge":           {flood(d.huge), inference.Malformed, "longer than"},
+			"huge line":      {flood("x"), inference.Malformed, "longer than"},
+			"no stream":      {status(200, `{"choices":[]}`), inference.Malformed, "event stream"},
 		} {
 			t.Run(d.name+"/"+name, func(t *testing.T) {
 				f := serve(t, c.handler)
@@ -473,7 +474,7 @@ func TestPartialUsage(t *testing.T) {
 	f := serve(t, stream(d.half))
 	p, _ := d.provider(t, f.URL)
 	response, err := p.Complete(t.Context(), ask(), nil)
-	failure(t, err, Network, true)
+	failure(t, err, inference.Network, true)
 	if response.InputTokens != 12 {
 		t.Errorf("usage of a broken stream: %+v", response)
 	}
@@ -487,7 +488,7 @@ func TestRedirect(t *testing.T) {
 			f := serve(t, status(code, "", "Location", thief.URL+"/v1/messages"))
 			p, _ := d.provider(t, f.URL)
 			_, err := p.Complete(t.Context(), ask(), nil)
-			failed := failure(t, err, InvalidRequest, false)
+			failed := failure(t, err, inference.InvalidRequest, false)
 			if thief.calls.Load() != 0 || f.calls.Load() != 1 || !strings.Contains(failed.Error(), "redirect") {
 				t.Errorf("%s %d: %d requests to the other host, %v", d.name, code, thief.calls.Load(), err)
 			}
@@ -505,7 +506,7 @@ func TestUnreachable(t *testing.T) {
 	for _, d := range dialects() {
 		p, pauses := d.provider(t, url)
 		_, err := p.Complete(t.Context(), ask(), nil)
-		failure(t, err, Network, false)
+		failure(t, err, inference.Network, false)
 		if len(*pauses) != maxTries-1 || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("%s: %v after pauses %v", d.name, err, *pauses)
 		}
@@ -528,7 +529,7 @@ func TestCancelled(t *testing.T) {
 				})
 				p, _ := d.provider(t, f.URL)
 				_, err := p.Complete(ctx, ask(), func(string) { cancel() })
-				failure(t, err, Cancelled, text != "")
+				failure(t, err, inference.Cancelled, text != "")
 				if !errors.Is(err, context.Canceled) || f.calls.Load() != 1 {
 					t.Errorf("%d calls, error %v", f.calls.Load(), err)
 				}
@@ -563,15 +564,15 @@ func TestSilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.client.CloseIdleConnections)
-		_, err = s.complete(t.Context(), ask(), func(ctx context.Context, x *exchange) (Response, error) {
+		_, err = s.complete(t.Context(), ask(), func(ctx context.Context, x *exchange) (inference.Response, error) {
 			request, _ := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
 			s.wait = func(context.Context, time.Duration) error { t.Error("tried again"); return nil }
 			x.watch.Reset(time.Millisecond) // as if maxSilence were that long
 			x.status = 200
 			_, err := x.Do(request)
-			return Response{}, err
+			return inference.Response{}, err
 		})
-		if failed := failure(t, err, Network, true); !strings.Contains(failed.Error(), "sent nothing") {
+		if failed := failure(t, err, inference.Network, true); !strings.Contains(failed.Error(), "sent nothing") {
 			t.Errorf("error is %v", failed)
 		}
 	}
