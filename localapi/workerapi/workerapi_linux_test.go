@@ -304,6 +304,25 @@ func TestStopping(t *testing.T) {
 	}
 }
 
+// A start that hangs does not hold up a daemon that stops.
+func TestStoppingEarly(t *testing.T) {
+	w := newWorld(t, workertest.Silent)
+	starting := make(chan error)
+	go func() {
+		_, err := w.client.Start(t.Context(), workerapi.Request{Run: "th_1"})
+		starting <- err
+	}()
+	await(t, "a start", func() bool { return w.keeper.Count() == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second) // less than a start may take
+	defer cancel()
+	if err := w.keeper.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-starting; !errors.Is(err, fault.Unavailable) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // As many as there may be, all at once, each with ids of its own where there are such; then one too many.
 func TestLimit(t *testing.T) {
 	w := newWorld(t, workertest.Good)
