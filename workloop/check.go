@@ -1,0 +1,79 @@
+package workloop
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"playground/fault"
+	"playground/policy"
+	"playground/record"
+	"playground/workloop/loop"
+	"playground/workloop/tier"
+)
+
+// Check returns what record.Options.Check needs to keep the configuration thread in a state that can be acted on: a rule, hook,
+// tier or assignment that could never work is refused when it is written, with the place of the fault in its text.
+func Check(rules *policy.Evaluator) func(ctx context.Context, r record.Record) error {
+	return func(_ context.Context, r record.Record) error {
+		if r.Thread != record.ConfigThread || r.Act != record.ActLearn {
+			return nil
+		}
+		var head struct {
+			Kind, Topic string
+		}
+		if err := json.Unmarshal(r.Body, &head); err != nil {
+			return fault.New(fault.Invalid, "kind and topic of a config record must be texts")
+		}
+		switch {
+		case head.Topic == topicRule || head.Kind == kindRule:
+			return checkRule(rules, r.Body)
+		case head.Topic == topicHook || head.Kind == kindHook:
+			return checkHook(rules, r.Body)
+		case head.Kind == tier.Kind:
+			_, err := tier.Parse(r.Body)
+			return err
+		case head.Topic == tier.TopicActor:
+			_, err := tier.ParseAssignment(r.Body)
+			return err
+		}
+		return nil
+	}
+}
+
+func checkRule(rules *policy.Evaluator, body json.RawMessage) error {
+	rule, err := policy.ParseRule(body)
+	if err != nil {
+		return err
+	}
+	return rules.Check(rule.Expression, policy.Permission)
+}
+
+func checkHook(rules *policy.Evaluator, body json.RawMessage) error {
+	hook, err := policy.ParseHook(body)
+	if err != nil {
+		return err
+	}
+	return rules.Check(hook.When, policy.Observer)
+}
+
+// MayWrite returns nil if a client that is, or is not, of the operator's class may write r: a refusal CONFIG_WRITE_DENIED where it
+// may not write configuration, and WRITE_KIND_NOT_ADMITTED for the kinds that are the kernel's word or a run's own.
+func MayWrite(r record.Record, operator bool) error {
+	if r.Thread == record.ConfigThread && !operator {
+		return refuse(CodeConfigDenied, http.StatusForbidden, "only the operator writes to %s", record.ConfigThread)
+	}
+	if kind := record.Kind(r); slices.Contains(ownKinds(), kind) {
+		return refuse(loop.CodeKindNotAdmitted, http.StatusForbidden, "records of kind %s are written by the kernel and by runs alone", kind)
+	}
+	return nil
+}
+
+// ownKinds are the kinds that no client writes.
+func ownKinds() []string {
+	return []string{
+		KindLoop, loop.KindToolCall, KindToolVerdict, loop.KindToolResult, KindOutcome, KindCancel, KindRequest, KindDecision,
+		KindMessage, KindUsage, KindRetired, loop.KindTurn, loop.KindGuardrail, loop.KindCoercion,
+	}
+}

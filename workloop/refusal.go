@@ -1,0 +1,93 @@
+package workloop
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"playground/fault"
+	"playground/workloop/loop"
+)
+
+// The codes of refusals beside those of package loop.
+const (
+	CodeAdmission     = "ADMISSION_CEILING"
+	CodeIsolation     = "WORK_ISOLATION_FAILED"
+	CodeNoProvider    = "WORK_NO_PROVIDER"
+	CodeConcurrency   = "WORK_CONCURRENCY_EXCEEDED"
+	CodeDailyCost     = "WORK_DAILY_CAP_EXCEEDED"
+	CodeDailyCount    = "WORK_DAILY_COUNT_EXCEEDED"
+	CodeMissingField  = "MISSING_FIELD"
+	CodeEnded         = "RUN_ALREADY_ENDED"
+	CodeWaiting       = "RUN_WAITING"
+	CodeNotWaiting    = "RUN_NOT_WAITING"
+	CodeConfigDenied  = "CONFIG_WRITE_DENIED"
+	CodePolicyMissing = "POLICY_UNSUPPORTED"
+	CodeMaxTurns      = "MAX_TURNS"
+	CodeFlood         = "RUN_LIMIT"
+	CodeProvider      = "PROVIDER_FAILED"
+	CodeShuttingDown  = "SHUTTING_DOWN"
+	keyCapacity       = "admission_capacity"
+	keyAvailable      = "admission_available"
+)
+
+// refuse returns a Refusal.
+func refuse(code string, status int, format string, args ...any) *loop.Refusal {
+	return &loop.Refusal{Code: code, Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+// invalid is a refusal of what a request says.
+func invalid(format string, args ...any) *loop.Refusal {
+	return refuse(loop.CodeInvalidBody, http.StatusUnprocessableEntity, format, args...)
+}
+
+// notFound is the refusal for a run, thread or question that is not there.
+func notFound(what, id string) *loop.Refusal {
+	return refuse(loop.CodeNotFound, http.StatusNotFound, "there is no %s %.80q", what, id)
+}
+
+// ended is the refusal of what comes after a run's outcome.
+func ended() *loop.Refusal {
+	return refuse(CodeEnded, http.StatusConflict, "the run has ended")
+}
+
+// isolation turns a Starter's error into the documented refusal. A fault's message names the layer and is for callers; any
+// other text may name paths of the host and is kept for the log.
+func isolation(err error) *loop.Refusal {
+	said := "the worker could not be confined"
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		said = f.Message
+	}
+	return refuse(CodeIsolation, http.StatusServiceUnavailable, "the run was refused, not started: %s", said)
+}
+
+// unwritten is the refusal of an act whose record could not be written, or which could not be judged. What is a refusal already stays.
+func unwritten(err error) *loop.Refusal {
+	if refusal, ok := errors.AsType[*loop.Refusal](err); ok {
+		return refusal
+	}
+	if errors.Is(err, fault.Invalid) || errors.Is(err, fault.TooLarge) {
+		return refuse(loop.CodeInvalidBody, http.StatusUnprocessableEntity, "the record is refused: %s", err.Error())
+	}
+	return refuse(loop.CodeUnavailable, http.StatusServiceUnavailable, "the record cannot be written, so the act is refused")
+}
+
+// noProvider is the refusal where no model can be asked.
+func noProvider() *loop.Refusal {
+	return refuse(CodeNoProvider, http.StatusServiceUnavailable, "no model provider is configured; give one its key with `playground config set-key`")
+}
+
+// notWaiting is the refusal of an answer that nobody waits for.
+func notWaiting() *loop.Refusal {
+	return refuse(CodeNotWaiting, http.StatusConflict, "the run does not wait for that decision")
+}
+
+// answered is the refusal of a second answer.
+func answered() *loop.Refusal {
+	return refuse(CodeNotWaiting, http.StatusConflict, "the question is being answered already")
+}
+
+// noStarter is the refusal where nothing confines workers.
+func noStarter() *loop.Refusal {
+	return refuse(CodeIsolation, http.StatusServiceUnavailable, "the run was refused, not started: this host has nothing that confines a worker")
+}
