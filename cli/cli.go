@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"playground/config"
 	"playground/fault"
@@ -22,7 +23,9 @@ type Env struct {
 	Uid    int
 	Bin    string // the folder of this program, where the daemons lie too
 	Config string // the configuration file named with -c, or ""
-	JSON   bool   // -o json
+	JSON   bool   // -o json or -o stream-json
+	Stream bool   // -o stream-json: one line for each thing
+	Screen Screen // what Stdout is
 }
 
 // A UsageError is a command line that cannot be understood.
@@ -69,9 +72,9 @@ func Report(w io.Writer, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		text = "no answer in time"
 	}
-	fmt.Fprintf(w, "playground: %s\n", text)
+	fmt.Fprintf(w, "playground: %s\n", strings.Join(lines(text), "\n"))
 	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", hint)
+		fmt.Fprintf(w, "hint: %s\n", strings.Join(lines(hint), "\n"))
 	}
 }
 

@@ -75,6 +75,18 @@ func (f fakeUsers) ResetToken(_ context.Context, tenant string) (userapi.NewToke
 	return userapi.NewToken{Token: "pgt_abc_new", Info: *alice.Token}, known(tenant)
 }
 func (f fakeUsers) RevokeToken(_ context.Context, tenant string) error { return known(tenant) }
+func (f fakeUsers) CreateOperatorToken(_ context.Context, name string) (userapi.NewOperatorToken, error) {
+	return userapi.NewOperatorToken{Token: "pgo_abc_new", Info: account.OperatorToken{ID: "abc", Name: name}}, nil
+}
+func (f fakeUsers) OperatorTokens(context.Context) ([]account.OperatorToken, error) {
+	return []account.OperatorToken{{ID: "abc", Name: "backup", Prefix: "pgo_abc"}}, nil
+}
+func (f fakeUsers) RevokeOperatorToken(_ context.Context, id string) error {
+	if id == "abc" {
+		return nil
+	}
+	return fault.New(fault.NotFound, "no such operator token")
+}
 func (f fakeUsers) Status(context.Context) (userapi.Status, error)     { return f.status, nil }
 func (f fakeUsers) Get(context.Context, string) (userapi.User, error)  { return alice, nil }
 
@@ -132,6 +144,11 @@ func TestUserCommands(t *testing.T) {
 		{"token show", func(e *cli.Env, ctx context.Context) error { return e.TokenShow(ctx, "alice") }, "pgt_abc", "", nil, "prefix"},
 		{"token reset", func(e *cli.Env, ctx context.Context) error { return e.TokenReset(ctx, "alice") }, "pgt_abc_new\n", "revoked", nil, "token"},
 		{"token revoke", func(e *cli.Env, ctx context.Context) error { return e.TokenRevoke(ctx, "alice") }, "revoked", "", nil, "revoked"},
+		{"operator token create", func(e *cli.Env, ctx context.Context) error { return e.OperatorTokenCreate(ctx, "backup") },
+			"pgo_abc_new\n", "shown only now", nil, "token"},
+		{"operator token list", func(e *cli.Env, ctx context.Context) error { return e.OperatorTokenList(ctx) }, "backup", "", nil, "prefix"},
+		{"operator token revoke", func(e *cli.Env, ctx context.Context) error { return e.OperatorTokenRevoke(ctx, "abc") }, "revoked", "", nil, "revoked"},
+		{"operator token revoke nothing", func(e *cli.Env, ctx context.Context) error { return e.OperatorTokenRevoke(ctx, "x") }, "", "", fault.NotFound, ""},
 		{"status", func(e *cli.Env, ctx context.Context) error { return e.Status(ctx) }, "playground-jaild", "", nil, "daemons"},
 		{"ready", func(e *cli.Env, ctx context.Context) error { return e.Ready(ctx, 0) }, "ready", "", nil, "status"},
 	} {

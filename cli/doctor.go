@@ -47,10 +47,16 @@ func (e *Env) Preflight(ctx context.Context) (preflight.Report, error) {
 	} else if err != nil {
 		return preflight.Report{}, err
 	}
-	return check(ctx, c), nil
+	report := check(ctx, c)
+	if workers, some := facultyCheck(ctx, c); some {
+		report.Checks = append(report.Checks, workers)
+	}
+	return report, nil
 }
 
 // check makes the host's checks for one configuration.
 func check(ctx context.Context, c config.Config) preflight.Report {
-	return preflight.Run(ctx, c.HostChecks())
+	report := preflight.Run(ctx, c.HostChecks())
+	report.Checks = append(report.Checks, workerChecks(c)...)
+	return report
 }

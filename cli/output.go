@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,12 +10,19 @@ import (
 	"time"
 )
 
-// printJSON writes v as one indented JSON document.
+// printJSON writes v as one JSON document: indented, or with -o stream-json on a line of its own.
 func (e *Env) printJSON(v any) error {
-	encoder := json.NewEncoder(e.Stdout)
-	encoder.SetIndent("", "  ")
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	if !e.Stream {
+		encoder.SetIndent("", "  ")
+	}
 	encoder.SetEscapeHTML(false) // a token or a persona is shown as it is
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := e.Stdout.Write(safeJSON(document.Bytes()))
+	return err
 }
 
 // table writes rows under a header, in columns.

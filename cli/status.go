@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"playground/faculty"
 	"playground/fault"
 	"playground/localapi/userapi"
 )
@@ -22,16 +23,38 @@ func (e *Env) Status(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if e.JSON {
+		workers, some := e.facultyStatus(ctx)
+		summary := ""
+		if some {
+			summary = workers.summary
+			status.Daemons = append(status.Daemons, workers.daemon)
+		}
+		switch {
+		case e.JSON && some:
+			err = e.printJSON(struct {
+				userapi.Status
+				Faculty faculty.Listing `json:"faculty"`
+			}{status, workers.listing})
+		case e.JSON:
 			err = e.printJSON(status)
-		} else {
-			err = e.showStatus(status)
+		default:
+			err = e.showStatus(status, summary)
 		}
 		return errors.Join(err, userapi.Healthy(status))
 	})
 }
 
-func (e *Env) showStatus(s userapi.Status) error {
+// facultyStatus is how the faculty workers are; false where the host has none to keep.
+func (e *Env) facultyStatus(ctx context.Context) (facultyState, bool) {
+	c, err := e.load()
+	if err != nil || c.Faculty.Definitions == "" {
+		return facultyState{}, false
+	}
+	return facultyStateOf(ctx, c), true
+}
+
+// showStatus prints it; workers is "" where the host has no faculty workers.
+func (e *Env) showStatus(s userapi.Status, workers string) error {
 	var rows [][]string
 	for _, d := range s.Daemons {
 		pid, since := "-", "-"
@@ -46,6 +69,9 @@ func (e *Env) showStatus(s userapi.Status) error {
 	fmt.Fprintln(e.Stdout)
 	lines := [][2]string{{"version", s.Version}, {"isolation", s.Isolation}, {"tenants", strconv.Itoa(s.Tenants)},
 		{"running commands", strconv.Itoa(s.ActiveJobs)}, {"kept jobs", strconv.Itoa(s.RetainedJobs)}}
+	if workers != "" {
+		lines = append(lines, [2]string{"faculty workers", workers})
+	}
 	if s.Lost != nil {
 		lines = append(lines, [2]string{"PROOF LOST", fmt.Sprintf("since %s, tenant %s", when(s.Lost.Since), s.Lost.Tenant)})
 		for _, left := range s.Lost.Pids {

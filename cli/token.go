@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"playground/localapi/userapi"
 )
@@ -68,7 +69,7 @@ func describe(w io.Writer, user userapi.User) error {
 		appendOnly = "enforced: " + s.AppendOnly.Reason
 	}
 	lines := [][2]string{{"  session", s.Name}, {"  persona", s.Persona}, {"  isolation", string(s.Isolation)},
-		{"  network", string(s.Network)}, {"  append-only pile", appendOnly}}
+		{"  network", strings.TrimSpace(string(s.Network) + " " + s.Address)}, {"  append-only pile", appendOnly}}
 	if user.Warning != "" {
 		lines = append(lines, [2]string{"  WARNING", user.Warning})
 	}

@@ -15,7 +15,7 @@ import (
 func upCommand(env *cli.Env) *cobra.Command {
 	var o cli.UpOptions
 	cmd := &cobra.Command{Use: "up", Short: "Run the whole suite from one state folder", Args: exactly(),
-		Long: "Run the three daemons from one state folder as this user, until Ctrl-C. The first start writes playground.toml\ninto the folder; the flags below are for that start.",
+		Long: "Run the daemons from one state folder as this user, until Ctrl-C. The first start writes playground.toml\ninto the folder; the flags below are for that start.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signals := make(chan os.Signal, 2)
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

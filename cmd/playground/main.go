@@ -47,6 +47,6 @@ func environment() (*cli.Env, error) {
 	}
 	return &cli.Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Getenv: os.Getenv, Uid: os.Geteuid(), Bin: filepath.Dir(self),
+		Getenv: os.Getenv, Uid: os.Geteuid(), Bin: filepath.Dir(self), Screen: screen(os.Stdout),
 	}, nil
 }

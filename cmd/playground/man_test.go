@@ -58,7 +58,9 @@ func collect(cmd *cobra.Command, into map[string]manualItem) {
 		var item manualItem
 		for _, word := range strings.Fields(sub.Use)[1:] {
 			if word == strings.ToUpper(word) && !strings.HasPrefix(word, "-") && !strings.Contains(sub.Use, "--") {
-				item.Arguments = append(item.Arguments, strings.ToLower(word))
+				for _, name := range regexp.MustCompile(`[A-Z]+`).FindAllString(word, -1) { // "NAME[@FINGERPRINT]", "TENANT..."
+					item.Arguments = append(item.Arguments, strings.ToLower(name))
+				}
 			}
 		}
 		sub.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -74,7 +76,7 @@ func collect(cmd *cobra.Command, into map[string]manualItem) {
 // manual reads the lines that begin an item for a command: its words, then options, then arguments.
 func manual(text string) map[string]manualItem {
 	all := map[string]manualItem{}
-	for _, match := range regexp.MustCompile(`(?m)^\.It Ic ([a-z ]+?)((?: (?:[A-Z]|\[).*)?)$`).FindAllStringSubmatch(text, -1) {
+	for _, match := range regexp.MustCompile(`(?m)^\.It Ic ([a-z -]+?)((?: (?:[A-Z]|\[).*)?)$`).FindAllStringSubmatch(text, -1) {
 		var item manualItem
 		rest := match[2]
 		for _, flag := range regexp.MustCompile(`Fl -(\S+)(?: Ar \S+)?`).FindAllStringSubmatch(rest, -1) {

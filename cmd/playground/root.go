@@ -35,14 +35,17 @@ func newRoot(env *cli.Env) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &cli.UsageError{Err: err} })
 	var output string
 	root.PersistentFlags().StringVarP(&env.Config, "config", "c", "", "configuration `file` (default: $PLAYGROUND_CONFIG, the folder of \"playground up\", the system's)")
-	root.PersistentFlags().StringVarP(&output, "output", "o", "text", "output `format`: text or json")
+	root.PersistentFlags().StringVarP(&output, "output", "o", "text", "output `format`: text, json or stream-json")
+	choices(root, "output", "text", "json", "stream-json")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		switch output {
 		case "text":
 		case "json":
 			env.JSON = true
+		case "stream-json":
+			env.JSON, env.Stream = true, true
 		default:
-			return usage("unknown output format %q: use text or json", output)
+			return usage("unknown output format %q: use text, json or stream-json", output)
 		}
 		return nil
 	}
@@ -53,8 +56,9 @@ func newRoot(env *cli.Env) *cobra.Command {
 		}
 		return cmd.Help()
 	}
-	root.AddCommand(userCommand(env), templateCommand(env), upCommand(env), demoCommand(env), mcpCommand(env), statusCommand(env), doctorCommand(env),
-		readyCommand(env), ackCommand(env), cleanCommand(env), versionCommand(env), benchCommand(env))
+	root.AddCommand(userCommand(env), operatorCommand(env), templateCommand(env), upCommand(env), demoCommand(env), mcpCommand(env), statusCommand(env), doctorCommand(env),
+		readyCommand(env), ackCommand(env), cleanCommand(env), facultyCommand(env), versionCommand(env), benchCommand(env))
+	root.AddCommand(workCommands(env)...)
 	return root
 }
 
