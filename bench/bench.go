@@ -22,7 +22,7 @@ type Options struct {
 	Bin    string        // the folder that holds the daemons
 	State  string        // a folder that does not exist yet; empty = one below the temporary folder. It is removed at the end
 	Rounds int           // how often each row takes its turn
-	Time   time.Duration // what all rounds take together; memory and output take some 20 s more
+	Time   time.Duration // what all rounds take together; the gateway takes a third more, memory and output some 25 s
 	Say    func(string)  // takes one line of news
 }
 
@@ -44,6 +44,7 @@ type Report struct {
 	Skipped   []string    `json:"skipped,omitempty"` // what could not be measured here, and why
 	Output    Output      `json:"output"`
 	Memory    []Footprint `json:"memory"`
+	Gateway   Gateway     `json:"gateway"`
 	Aims      []Aim       `json:"aims"`
 }
 
@@ -77,7 +78,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
 	report := &Report{Version: version.String(), Started: began.Truncate(time.Second), Rounds: o.Rounds}
 	report.Machine = Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Kernel: kernel(), CPU: cpu(), Cores: runtime.NumCPU(), LoadStart: loadAverage()}
-	s, err := startStage(ctx, o)
+	s, err := startStage(ctx, o, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +89,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		o.Say("the daemons' logs end so:\n" + s.logs())
 	}
 	if err := errors.Join(err, s.stop()); err != nil {
+		return nil, err
+	}
+	if report.Gateway, err = measureGateway(ctx, o); err != nil {
 		return nil, err
 	}
 	report.Machine.LoadEnd = loadAverage()
@@ -141,6 +145,7 @@ func (r *Report) busy(ctx context.Context, agents agents) error {
 const (
 	wantOutput = 300.0 // MB/s
 	wantIdle   = 80.0  // MB
+	wantAdded  = 1.3   // times what nginx adds
 )
 
 // aims compares the report with what was promised.
@@ -159,6 +164,12 @@ func (r *Report) aims() []Aim {
 		idle := r.Memory[0]
 		aims = append(aims, Aim{Name: "memory, idle, no tenant", Want: fmt.Sprintf("under %.0f MB", wantIdle),
 			Value: idle.Total, Unit: "MB", Met: idle.Total < wantIdle})
+	}
+	for _, row := range r.Gateway.Rows {
+		if row.ToNginx != nil && row.AtOnce == 1 {
+			aims = append(aims, Aim{Name: "gateway's added latency, to nginx's", Want: fmt.Sprintf("p50 at most %.2f times", wantAdded),
+				Value: row.ToNginx.Median, Unit: "times", Met: row.ToNginx.Median <= wantAdded})
+		}
 	}
 	return aims
 }

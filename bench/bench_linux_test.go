@@ -84,3 +84,34 @@ func TestInterrupt(t *testing.T) {
 		})
 	}
 }
+
+// The ways to a worker are compared with real programs, and nothing of it stays.
+func TestGateway(t *testing.T) {
+	bin := os.Getenv("PLAYGROUND_BIN")
+	if bin == "" {
+		t.Skip("PLAYGROUND_BIN is not set: run `make test`, which builds the programs first")
+	}
+	state := stateName(t)
+	got, err := measureGateway(t.Context(), Options{Bin: bin, State: state, Rounds: 2, Time: 3 * time.Second, Say: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := 2
+	if len(got.Skipped) == 0 {
+		ways = 3
+	}
+	if len(got.Rows) != 2*ways || got.StreamMemory < 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, row := range got.Rows {
+		if row.Calls < 2 || row.P50 <= 0 || row.Way == wayDirect && (row.Added50 != 0 || row.ToNginx != nil) {
+			t.Errorf("%+v", row)
+		}
+	}
+	if _, err := os.Lstat(state + "-workers"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state folder is still there: %v", err)
+	}
+	if all, err := family(); err != nil || len(all) > 0 {
+		t.Errorf("still running: %+v, %v", all, err)
+	}
+}

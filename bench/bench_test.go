@@ -99,11 +99,34 @@ func sample() *Report {
 			{Way: wayFloor, Words: "sh -lc true (floor)", AtOnce: 1, Calls: 10, P50: 1.234, P99: 12.34, Rate: 800, ToBwrap: &Ratio{0.5, 0.4, 0.6}},
 			{Way: wayModern, Words: "MCP " + stateless + " exec true", AtOnce: 32, Tenants: 4, Calls: 10, P50: 123.4, P99: 200, Rate: 250, ToFloor: &Ratio{2, 1, 3}, ToBwrap: &Ratio{1.25, 1, 2}},
 		},
+		Gateway: Gateway{StreamMemory: 4.5, Skipped: []string{"nginx: asleep"}, Rows: []GatewayRow{
+			{Row: Row{Way: wayDirect, Words: "directly", AtOnce: 1, P50: 0.1}},
+			{Row: Row{Way: wayGateway, Words: "through playgroundd", AtOnce: 1, P50: 0.3}, Added50: 0.2, ToNginx: &Ratio{1.2, 1, 1.4}}}},
 		Output: Output{Bytes: outputBytes, Rate: 250, Polled: Polled{Rate: 600, Received: 10, Pages: 40}},
 		Memory: []Footprint{{When: "idle, no tenant", Total: 30, Processes: 3, Daemons: []DaemonMemory{{Name: "playground-jaild", Resident: 7}, {Name: "playgroundd", Resident: 15}}}},
 	}
 	r.Aims = r.aims()
 	return r
+}
+
+func TestAdded(t *testing.T) {
+	ms := func(n ...int) (all [][]time.Duration) {
+		for _, n := range n {
+			all = append(all, []time.Duration{time.Duration(n) * time.Millisecond})
+		}
+		return all
+	}
+	direct, nginx, gateway := &cell{rounds: ms(1, 2, 9)}, &cell{rounds: ms(3, 6, 8)}, &cell{rounds: ms(4, 8, 99)}
+	// The last round, in which nginx was faster than the direct way, says nothing.
+	if got := added(gateway, nginx, direct); got == nil || *got != (Ratio{1.5, 1.5, 1.5}) {
+		t.Errorf("got %+v", got)
+	}
+	if got := added(gateway, nil, direct); got != nil {
+		t.Errorf("compared with nothing: %+v", got)
+	}
+	if got := added(gateway, direct, direct); got != nil {
+		t.Errorf("compared with what adds nothing: %+v", got)
+	}
 }
 
 func TestTable(t *testing.T) {
@@ -113,7 +136,8 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"exec true, 4 tenants", "  123  ", "1.00-2.00", "JOB OUTPUT", "idle, no tenant", "jaild", "abacus, 2 cores", "was busy before",
-		"not measured: bwrap", "MISSED  exec over MCP, 32 at once, to bwrap: 1.25 times", "MISSED  job output: 250 MB/s", "met     memory, idle, no tenant: 30.0 MB",
+		"not measured: bwrap", "not measured: nginx: asleep",
+		"through playgroundd", "1.00-1.40", "100 open streams", "met     gateway's added latency, to nginx's: 1.20 times", "MISSED  exec over MCP, 32 at once, to bwrap: 1.25 times", "MISSED  job output: 250 MB/s", "met     memory, idle, no tenant: 30.0 MB",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())

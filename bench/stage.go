@@ -20,8 +20,9 @@ type stage struct {
 	ended  chan error
 }
 
-// startStage starts the suite and returns when it is ready.
-func startStage(ctx context.Context, o Options) (*stage, error) {
+// startStage starts the suite and returns when it is ready. Change, unless it is nil, makes another configuration of the one
+// that a new state folder gets; it may write files into the folder.
+func startStage(ctx context.Context, o Options, change func(dir, text string) (string, error)) (*stage, error) {
 	state, err := stateFolder(o.State)
 	if err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func startStage(ctx context.Context, o Options) (*stage, error) {
 	if err != nil {
 		return nil, errors.Join(err, suite.Remove(state))
 	}
-	opened, err := suite.Open(suite.Options{State: state, Listen: listen, Bin: o.Bin})
+	opened, err := open(suite.Options{State: state, Listen: listen, Bin: o.Bin}, change)
 	if err != nil {
 		return nil, errors.Join(err, suite.Remove(state))
 	}
@@ -48,6 +49,27 @@ func startStage(ctx context.Context, o Options) (*stage, error) {
 		err = ctx.Err()
 	}
 	return nil, errors.Join(err, s.stop())
+}
+
+// open opens the suite, with the changed configuration.
+func open(o suite.Options, change func(dir, text string) (string, error)) (*suite.Suite, error) {
+	opened, err := suite.Open(o)
+	if err != nil || change == nil {
+		return opened, err
+	}
+	opened.Close()
+	text, err := os.ReadFile(opened.ConfigPath)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := change(opened.Dir, string(text))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(opened.ConfigPath, []byte(changed), 0o600); err != nil {
+		return nil, fmt.Errorf("cannot write the configuration: %w", err)
+	}
+	return suite.Open(o)
 }
 
 // stop ends the suite and removes its folder.

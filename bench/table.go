@@ -44,7 +44,7 @@ const firstColumn = 53
 // WriteTable writes the report for a person.
 func (r *Report) WriteTable(w io.Writer) error {
 	var text string
-	for _, part := range []func(*table){r.execRows, r.outputRows, r.memoryRows} {
+	for _, part := range []func(*table){r.execRows, r.outputRows, r.gatewayRows, r.memoryRows} {
 		var t table
 		part(&t)
 		text += t.text(firstColumn) + "\n"
@@ -79,6 +79,22 @@ func (r *Report) outputRows(t *table) {
 	t.row("1 GiB of zeros, looked at 4 times a second", fmt.Sprintf("%.0f", r.Output.Rate))
 	t.row("1 GiB of text, polled without pause", fmt.Sprintf("%.0f", polled.Rate))
 	t.row(fmt.Sprintf("  its poller gets, in %.0f pages a second", polled.Pages), fmt.Sprintf("%.0f", polled.Received))
+}
+
+// gatewayRows shows what a request to a worker takes by each way, and what is more than directly.
+func (r *Report) gatewayRows(t *table) {
+	t.row("WORKER tools/list", "at once", "p50 ms", "p99 ms", "calls/s", "added p50", "added p99", "to nginx", "in rounds")
+	for _, row := range r.Gateway.Rows {
+		added50, added99 := "", ""
+		if row.Way != wayDirect {
+			added50, added99 = number(row.Added50), number(row.Added99)
+		}
+		nginx, spread := row.ToNginx.words()
+		t.row(row.Words, fmt.Sprint(row.AtOnce), number(row.P50), number(row.P99), fmt.Sprintf("%.0f", row.Rate), added50, added99, nginx, spread)
+	}
+	if r.Gateway.StreamMemory > 0 {
+		t.row("playgroundd's memory for 100 open streams, MB", "", number(r.Gateway.StreamMemory))
+	}
 }
 
 // memoryRows shows the sum of all processes, then the resident size of each daemon.
@@ -119,7 +135,7 @@ ratios, beside their extremes. The floor reads the host's /etc/profile, bwrap no
 			b.WriteString("This user may not see how the daemons share pages, so their part of the sum is RSS, too: run it as root for the true sum.\n")
 		}
 	}
-	for _, text := range r.Skipped {
+	for _, text := range append(r.Skipped, r.Gateway.Skipped...) {
 		fmt.Fprintf(&b, "not measured: %s\n", text)
 	}
 	b.WriteString("\n")

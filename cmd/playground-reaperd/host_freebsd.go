@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"playground/config"
+	"playground/confine/keeper"
 	"playground/fault"
 	"playground/jail"
 	"playground/job"
@@ -40,7 +42,8 @@ func (h *host) Clean(context.Context) (jobapi.Cleaned, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	swept, err := h.runner.Clean(h.cfg.Host.Prefix, h.since, h.cfg.Jobs.ProofDeadline)
-	return jobapi.Cleaned{Jails: swept.Jails, Limits: swept.Limits, Left: swept.Left}, err
+	removed, left, workerErr := keeper.Sweep(h.cfg.Host.Prefix, h.since, h.cfg.Jobs.ProofDeadline)
+	return jobapi.Cleaned{Jails: append(swept.Jails, removed...), Limits: swept.Limits, Left: append(swept.Left, left...)}, errors.Join(err, workerErr)
 }
 
 // Usage implements jobapi.Host.
@@ -65,10 +68,13 @@ const (
 // sweep clears away what an earlier process left, before the first command is admitted, and says so. What cannot be proved empty
 // is a lost proof like any other.
 func sweep(cfg config.Config, lost job.LostStore, log zerolog.Logger) error {
-	if cfg.Sandbox.Isolation != jail.IsolationJail {
-		return nil // no command is run at all
+	var swept reaper.Swept
+	var err error
+	if cfg.Sandbox.Isolation == jail.IsolationJail { // otherwise no command is run at all
+		swept, err = reaper.Sweep(cfg.Host.Prefix, cfg.Jobs.ProofDeadline)
 	}
-	swept, err := reaper.Sweep(cfg.Host.Prefix, cfg.Jobs.ProofDeadline)
+	removed, left, workerErr := keeper.Sweep(cfg.Host.Prefix, time.Now(), cfg.Jobs.ProofDeadline)
+	swept.Jails, swept.Left, err = append(swept.Jails, removed...), append(swept.Left, left...), errors.Join(err, workerErr)
 	if len(swept.Jails)+len(swept.Limits) > 0 {
 		log.Warn().Strs("jails", swept.Jails).Strs("limits", swept.Limits).Msg(eventSwept)
 	}

@@ -20,6 +20,8 @@ import (
 	"playground/job"
 	"playground/localapi/jailapi"
 	"playground/localapi/jobapi"
+	"playground/localapi/serviceapi"
+	"playground/localapi/workerapi"
 	"playground/reaper"
 )
 
@@ -63,22 +65,28 @@ func serve(ctx context.Context, h rootd.Host) error {
 	limitJobs(runner, h.Log)
 	manager := job.NewManager(runner, h.Config.JobLimits(), lost)
 	access := jobapi.Access{Callers: h.Callers, Operators: h.Own}
-	socket, err := h.Serve(h.Config.ReaperSocket(), jobapi.Routes(manager, newHost(runner, h.Config), access), jobapi.BodyBytes(h.Config.JobLimits()))
+	routes := append(jobapi.Routes(manager, newHost(runner, h.Config), access), serviceapi.Routes(services{manager, runner}, h.Own)...)
+	workers, workerRoutes := newWorkers(h, manager)
+	socket, err := h.Serve(h.Config.ReaperSocket(), append(routes, workerRoutes...), jobapi.BodyBytes(h.Config.JobLimits()))
 	if err != nil {
 		return err
 	}
 	// The jobs come first, so that they are ended after the last request.
 	jobs := daemon.NewTask("jobs", func(ctx context.Context, ready func()) error {
 		ready()
-		return errors.Join(watchProof(ctx, manager, h.Log), shutDown(manager))
+		return errors.Join(watchProof(ctx, manager, h.Log), shutDown(manager, workers))
 	})
 	return daemon.Run(ctx, h.Log, jobs, socket)
 }
 
-func shutDown(manager *job.Manager) error {
+func shutDown(manager *job.Manager, workers *workerapi.Service) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	return manager.Shutdown(ctx)
+	var err error
+	if workers != nil {
+		err = workers.Close(ctx)
+	}
+	return errors.Join(err, manager.Shutdown(ctx))
 }
 
 // watchProof says when a proof is lost, and looks until what was left has ended after all.

@@ -37,6 +37,11 @@ type Host struct {
 // Main parses the flags every daemon has and, unless they ask for something shorter, calls serve. socket is where it will
 // listen. Main returns the exit status: 0 ok, 1 failure, 2 usage.
 func Main(name string, socket func(config.Config) string, args []string, stdout, stderr io.Writer, serve func(context.Context, Host) error) int {
+	return MainChecked(name, socket, func(config.Config) error { return nil }, args, stdout, stderr, serve)
+}
+
+// MainChecked is Main for a daemon with files of its own, which check looks at for -t.
+func MainChecked(name string, socket func(config.Config) string, check func(config.Config) error, args []string, stdout, stderr io.Writer, serve func(context.Context, Host) error) int {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	flags := daemon.Flags(fs)
@@ -55,6 +60,9 @@ func Main(name string, socket func(config.Config) string, args []string, stdout,
 		return 0
 	}
 	cfg, err := config.Load(flags.Config)
+	if err == nil && flags.Test {
+		err = check(cfg)
+	}
 	if err == nil && flags.Test {
 		fmt.Fprintf(stdout, "%s: %s is correct\n", name, flags.Config)
 		return 0

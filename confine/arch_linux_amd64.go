@@ -1,0 +1,6 @@
+package confine
+
+import "golang.org/x/sys/unix"
+
+// auditArch is this architecture as filters see it.
+const auditArch = unix.AUDIT_ARCH_X86_64

@@ -1,0 +1,111 @@
+package escape
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"playground/confine"
+)
+
+// targets reaches for what the plan names. In capability mode the kernel refuses every name before it looks at what it means.
+func targets(p Plan) []confine.Attempt {
+	mode := func(name string, err error) confine.Attempt {
+		return confine.Try(confine.Syscalls, name, err, unix.ECAPMODE)
+	}
+	var all []confine.Attempt
+	for _, path := range p.Files {
+		all = append(all, mode("open "+path, open(path, unix.O_RDONLY)))
+	}
+	for _, path := range p.Folders {
+		all = append(all,
+			mode("list "+path, open(path, unix.O_RDONLY|unix.O_DIRECTORY)),
+			mode("create a file in "+path, open(path+"/escape", unix.O_RDWR|unix.O_CREAT)))
+	}
+	for _, path := range p.Programs {
+		all = append(all, mode("read the program "+path, open(path, unix.O_RDONLY)), mode("execute "+path, unix.Exec(path, []string{path}, nil)))
+	}
+	for _, path := range p.Sockets {
+		all = append(all, mode("connect to "+path, connect(unix.AF_UNIX, &unix.SockaddrUnix{Name: path})))
+	}
+	for _, port := range p.Ports {
+		err := connect(unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+		all = append(all, confine.Try(confine.Network, fmt.Sprintf("connect to 127.0.0.1:%d", port), err, unix.EPROTONOSUPPORT))
+	}
+	for _, pid := range p.Processes {
+		all = append(all,
+			mode(fmt.Sprintf("send SIGTERM to process %d", pid), unix.Kill(pid, unix.SIGTERM)),
+			mode(fmt.Sprintf("trace process %d", pid), trace(pid)),
+			confine.Try(confine.Syscalls, fmt.Sprintf("read the environment of process %d", pid), sysctl("kern.proc.env", pid), unix.EPERM, unix.ECAPMODE, unix.ENOENT))
+	}
+	return append(all, confine.Try(confine.Limits, "open 1000 sockets", openMany(), unix.EMFILE))
+}
+
+func sysctl(name string, args ...int) error {
+	_, err := unix.SysctlRaw(name, args...)
+	return err
+}
+
+func trace(pid int) error {
+	const attach = 10 // PT_ATTACH
+	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, attach, uintptr(pid), 0, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func open(path string, flags int) error {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+func connect(family int, to unix.Sockaddr) error {
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err = unix.Connect(fd, to); err == unix.EINPROGRESS {
+		return nil
+	}
+	return err
+}
+
+// openMany makes local sockets, which capability mode allows and which lead nowhere.
+func openMany() error {
+	var fds []int
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	for range 1000 {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		fds = append(fds, fd)
+	}
+	return nil
+}
+
+// UseUp uses something up. It returns only if that did not end the worker; threads are not limited on FreeBSD but by rctl(8).
+func UseUp(what string) {
+	switch what {
+	case "cpu":
+		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
+		}
+	case "memory":
+		var all [][]byte
+		for range 1 << 10 {
+			all = append(all, touched(16<<20))
+		}
+		runtime.KeepAlive(all)
+	}
+}

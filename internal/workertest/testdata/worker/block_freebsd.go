@@ -1,0 +1,6 @@
+package main
+
+import "time"
+
+// block does not take a thread: there are no limits of threads here but by rctl(8).
+func block() { time.Sleep(time.Minute) }
