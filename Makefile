@@ -23,13 +23,13 @@ PKG ?= ./...
 VERSION != git describe --tags --always --dirty 2>/dev/null || echo devel
 PROGRAMS != ls cmd
 
-# The programs are static, and playground-supervise must stay so: capabilities and seccomp filters are per thread, and a
+# The programs are static, and playground-supervise and playground-worker must stay so: capabilities and seccomp filters are per thread, and a
 # cgo runtime starts threads that the Go runtime does not know. Hence one fixed way to build.
 GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X playground/version.version=$(VERSION)"
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.1
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
-SCRIPTS = .ci/run rc.d/playground rc.d/playground_jaild rc.d/playground_reaperd internal/mkpkg/scripts/*.sh kit/kit kit/*.sh
+SCRIPTS = .ci/run rc.d/playground rc.d/playground_facultyd rc.d/playground_jaild rc.d/playground_reaperd internal/mkpkg/scripts/*.sh kit/kit kit/*.sh examples/*.sh
 
 .PHONY: all build test lint fmt vet staticcheck vuln shell demo bench install install-files clean man package port-files install-data
 # BSD make must stay in this folder even where an obj/ exists.
@@ -118,12 +118,12 @@ install-files: install-data
 	install -d -m 0755 $(DESTDIR)$(PREFIX)/etc/rc.d
 	for program in $(PROGRAMS); do \
 		case $$program in \
-		playground-launch|playground-supervise) target=libexec/playground/$${program#playground-};; \
+		playground-launch|playground-supervise|playground-worker) target=libexec/playground/$${program#playground-};; \
 		*) target=sbin/$$program;; \
 		esac; \
 		install -m 0755 $(BIN)/$$program $(DESTDIR)$(PREFIX)/$$target || exit 1; \
 	done
-	install -m 0555 rc.d/playground rc.d/playground_jaild rc.d/playground_reaperd $(DESTDIR)$(PREFIX)/etc/rc.d/
+	install -m 0555 rc.d/playground rc.d/playground_facultyd rc.d/playground_jaild rc.d/playground_reaperd $(DESTDIR)$(PREFIX)/etc/rc.d/
 
 # What is the same on every architecture; the port installs the rest itself.
 install-data:

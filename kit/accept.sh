@@ -69,6 +69,7 @@ kit_version=$(sed -n 's/^version=//p' "${kit}/kit.conf" 2>/dev/null)
 kit_arch=$(sed -n 's/^arch=//p' "${kit}/kit.conf" 2>/dev/null)
 . "${kit}/lib.sh"
 . "${kit}/checks.sh"
+. "${kit}/rc.sh"
 . "${kit}/teardown.sh"
 
 number()
@@ -219,7 +220,7 @@ fi
 note work "${work}"
 mkdir -m 0711 "${work}" || die "cannot make ${work}"
 before
-for group in install config start template acceptance adversaries-1 adversaries-16 restart crash tests zfs bench; do
+for group in install config start template acceptance work escape faculty adversaries-1 adversaries-16 restart crash rc tests zfs bench; do
 	wanted "${group}" || continue
 	say "group ${group}: $(description "${group}")"
 	case "${group}" in
@@ -230,7 +231,7 @@ for group in install config start template acceptance adversaries-1 adversaries-
 	install|config|start|template)
 		# Nothing after these can say anything of its own.
 		why="group ${group} failed"
-		for rest in acceptance adversaries-1 adversaries-16 restart crash zfs bench; do
+		for rest in acceptance work escape faculty adversaries-1 adversaries-16 restart crash rc zfs bench; do
 			! wanted "${rest}" || result skip "${rest}: not run" "" "group ${group} failed"
 		done
 		break

@@ -9,7 +9,12 @@ rundir="${root}/var/run/playground"
 prefix="pgkit"
 ruleset=28775
 # What the suite and the tests of this kit call their jails.
-ourjails='^(pgkit-|pgkitbare|pgtest-|pghosttest-)'
+# A "w" before the "-" is for workers of the work loop.
+ourjails='^(pgkitw?-|pgkitbare|pgtestw?-|pghosttestw?-)'
+# jobs.term_grace of the configuration, where a group wants another than the default.
+grace=""
+# service(8), for programs that call it.
+service_program=$(command -v service 2>/dev/null) || service_program="/usr/sbin/service"
 
 # description GROUP
 description()
@@ -23,11 +28,15 @@ description()
 	acceptance) echo "two tenants over MCP: commands, files, jobs, limits, isolation, tokens" ;;
 	adversaries-1) echo "every adversary alone, cancelled and left behind" ;;
 	adversaries-16) echo "every adversary in 16 jobs at once" ;;
+	work) echo "the work loop: confined runs seen from outside, rules, stops, admission, the log, kill -9 and restarts in mid-run" ;;
+	escape) echo "playground escape: every attempt to get out of a worker, with the error it got" ;;
+	faculty) echo "a faculty from its build to its worker's proved end, through the gateway, and back again" ;;
+	rc) echo "the rc scripts: boot order and a boot without a reboot, refusals, stale pid files, a restart that drains" ;;
 	restart) echo "service restart of playground and of playground_jaild keeps jobs and their output" ;;
 	crash) echo "SIGKILL for each daemon and for a job's supervisor" ;;
 	zfs) echo "storage on ZFS: quota and clean removal, where --zfs names a dataset (skipped otherwise)" ;;
 	bench) echo "exec against jexec, provision, attach, kill-and-prove, memory of idle tenants (only when named)" ;;
-	stop) echo "service onestop of all three ends within 60 s and leaves no process" ;;
+	stop) echo "service onestop of all of them ends within 60 s and leaves no process" ;;
 	tests) echo "the test programs that make jails, mounts and limits of their own" ;;
 	uninstall) echo "uninstall.sh --purge" ;;
 	leftovers) echo "no jail, mount, process, rctl rule, account or file of its own is left" ;;
@@ -35,7 +44,7 @@ description()
 }
 
 # shellcheck disable=SC2034
-groups="preconditions install config start template acceptance adversaries-1 adversaries-16 restart crash tests zfs bench stop uninstall leftovers"
+groups="preconditions install config start template acceptance work escape faculty adversaries-1 adversaries-16 restart crash rc tests zfs bench stop uninstall leftovers"
 
 # requires GROUP: what must run before it.
 requires()
@@ -45,7 +54,7 @@ requires()
 	config) echo "preconditions install" ;;
 	start) echo "preconditions install config" ;;
 	template|stop) echo "preconditions install config start" ;;
-	acceptance|adversaries-1|adversaries-16|restart|crash|bench|zfs) echo "preconditions install config start template" ;;
+	acceptance|work|escape|faculty|adversaries-1|adversaries-16|restart|crash|rc|bench|zfs) echo "preconditions install config start template" ;;
 	uninstall|leftovers) echo "preconditions install" ;;
 	esac
 }
@@ -100,7 +109,7 @@ group_preconditions()
 		expect "preconditions: no dataset ${zfs}/${prefix}" "none" "$(zfs list -H -o name "${zfs}/${prefix}" 2>/dev/null)" [ -z "$(zfs list -H -o name "${zfs}/${prefix}" 2>/dev/null)" ]
 	fi
 	missing=""
-	for tool in timeout jail jls jexec rctl pw service install tar sockstat kldstat pgrep mount umount devfs pwd_mkdb rcorder cmp chflags proccontrol comm; do
+	for tool in timeout jail jls jexec rctl pw service install tar sockstat kldstat pgrep mount umount devfs pwd_mkdb rcorder cmp chflags proccontrol procstat ifconfig comm; do
 		command -v "${tool}" >/dev/null 2>&1 || missing="${missing} ${tool}"
 	done
 	expect "preconditions: tools of the base system" "all of them" "missing:${missing:- none}" [ -z "${missing}" ]
@@ -190,7 +199,9 @@ listen = "127.0.0.1:${port}"
 [jobs]
 proof_deadline = "${proof}s"
 END
-		! noted adversaries || printf 'term_grace = "0s"\n\n[resources]\nswap = 0\nmemory = 0\n'
+		[ -z "${grace}" ] || printf 'term_grace = "%s"\n' "${grace}"
+		! noted adversaries || printf '\n[resources]\nswap = 0\nmemory = 0\n'
+		printf '\n[work]\nprovider = "scripted"\nscript = "%s"\ndata_dir = "%s"\ncapacity = 1\n' "${work}/script.json" "${work}/data"
 		[ -z "${zfs}" ] || printf '\n[sandbox]\nstorage = "zfs"\ndataset = "%s"\nquota = "256MiB"\n' "${zfs}/${prefix}"
 	} >"${config}.new"
 	chown root:playground "${config}.new" 2>/dev/null
@@ -205,6 +216,7 @@ for_adversaries()
 {
 	! noted adversaries || return 0
 	note adversaries yes
+	grace="0s"
 	configure
 	for service in playground_jaild playground_reaperd playground; do
 		attempt "configured for adversaries: service ${service} onerestart" 180 service "${service}" onerestart || { daemons_say; return 1; }
@@ -224,8 +236,16 @@ group_config()
 	mv "${config}.aside" "${config}" 2>/dev/null || true
 	if [ "${status}" -ne 0 ] && [ "${named}" = "yes" ]; then verdict=ok; else verdict=fail; fi
 	result "${verdict}" "config: a start without configuration is refused" "not 0, and the file's name" "exit ${status}: ${seen}"
+	work_files || { result fail "config: files of the work loop" "a script and a folder in ${work}" "they cannot be made"; return 1; }
 	configure
 	attempt "config: playgroundd -t" 30 "${root}/usr/local/sbin/playgroundd" -t -c "${config}"
+}
+
+# work_files: what a model that plays a script says, and a folder of data that confined runs must not be given.
+work_files()
+{
+	"${kit}/bin/accept" -patience "${patience}" script >"${work}/script.json" && chmod 0644 "${work}/script.json" &&
+		mkdir -m 0700 "${work}/data" && echo "of the host" >"${work}/data/file" && chown -R playground:playground "${work}/data"
 }
 
 # small_base FOLDER: the host's base system without compilers, static libraries and documents. A tenant needs no more for this.
@@ -317,7 +337,7 @@ client()
 	client_group="$1"
 	shift
 	set -- -playground "${cli}" -config "${config}" -endpoint "http://127.0.0.1:${port}/mcp" -prefix "${prefix}" -adversary "${kit}/bin/pgadversary" \
-		-patience "${patience}" "$@"
+		-patience "${patience}" -service "${service_program}" -logs "${logdir}" -data "${statedir}/playgroundd" "$@"
 	newer "$(uname -r)" 14 0 || set -- -small "$@"
 	relay "${client_group}" "${kit}/bin/accept" "$@" || { daemons_say; return 1; }
 }
@@ -327,6 +347,22 @@ group_adversaries_1() { for_adversaries && client adversaries-1 -at-once 1 adver
 group_adversaries_16() { for_adversaries && client adversaries-16 -at-once 16 adversaries; }
 group_crash() { for_adversaries && client crash crash; }
 group_bench() { for_adversaries && client bench -tenants "${tenants}" -json "${results}/bench.json" bench; }
+
+group_work() { client work work; }
+group_escape() { client escape escape; }
+
+# group_faculty: the client makes the suite a gateway. The configuration is put back whatever came of it.
+group_faculty()
+{
+	mkdir -m 0711 "${work}/faculty" || return 1
+	faculty_status=0
+	client faculty -folder "${work}/faculty" -notebook "${kit}/faculty/notebook" faculty || faculty_status=1
+	configure
+	limited 120 service playground_facultyd onestop >/dev/null 2>&1 || true
+	attempt "faculty: the configuration is put back: service playground onerestart" 180 service playground onerestart || { daemons_say; return 1; }
+	rm -rf "${work}/faculty"
+	return "${faculty_status}"
+}
 
 group_restart()
 {
@@ -383,7 +419,7 @@ group_tests()
 			;;
 		esac
 		[ -x "${kit}/tests/${folder}/run.test" ] || { result fail "tests: ${folder}" "a program" "there is no ${kit}/tests/${folder}/run.test"; continue; }
-		attempt "tests: ${folder}" 1320 sh -c "cd '${kit}/tests/${folder}' && TMPDIR='${work}' PLAYGROUND_HOST_TESTS=1 PLAYGROUND_BIN='${work}/bin' exec ./run.test -test.v -test.timeout $((20 * patience))m"
+		attempt "tests: ${folder}" 1320 sh -c "cd '${kit}/tests/${folder}' && TMPDIR='${work}' PLAYGROUND_HOST_TESTS=1 PLAYGROUND_BIN='${work}/bin' PLAYGROUND_STANDIN='${kit}/bin/standin' exec ./run.test -test.v -test.timeout $((20 * patience))m"
 		# What a test skipped is said, so that a green line does not look like more than it is.
 		skips=$(grep -c -e '--- SKIP' "${results}/log/tests__$(printf '%s' "${folder}" | tr -c 'A-Za-z0-9_\n-' '_').log" 2>/dev/null) || true
 		say "  ${folder}: ${skips:-0} tests skipped; the log names them"
@@ -392,7 +428,9 @@ group_tests()
 
 group_stop()
 {
-	for service in playground playground_reaperd playground_jaild; do
+	for service in playground playground_facultyd playground_reaperd playground_jaild; do
+		# Only that of the group faculty has workers, and it has ended them, unless something failed.
+		[ "${service}" != "playground_facultyd" ] || service "${service}" onestatus >/dev/null 2>&1 || continue
 		attempt "stop: service ${service} onestop" 60 service "${service}" onestop
 	done
 	seen=$(running)
@@ -401,10 +439,10 @@ group_stop()
 	expect "stop: service playground onestatus" "not 0" "${seen}" [ "${seen}" != "0" ]
 }
 
-# running: processes of the suite and of the adversary.
+# running: processes of the suite, of the adversary and of the faculty.
 running()
 {
 	# pgrep(1) would also find this script by its arguments, and cannot show commands with their pids on 13.
 	# shellcheck disable=SC2009
-	ps -axww -o pid= -o command= | grep -E -e '/usr/local/sbin/playground' -e '/usr/local/libexec/playground/' -e '[/ ]pgadversary' -e 'run\.test' | grep -v -e grep -e "${kit}/" | head -n 5 | oneline
+	ps -axww -o pid= -o command= | grep -E -e '/usr/local/sbin/playground' -e '/usr/local/libexec/playground/' -e '[/ ]pgadversary' -e '^ *[0-9]* /home/kit-[^ ]*/faculties/' -e 'run\.test' | grep -v -e grep -e "${kit}/" | head -n 5 | oneline
 }

@@ -53,7 +53,8 @@ var stubs = map[string]string{
 	"zfs": `case "$1" in
 list) case "$*" in *sandboxes*|*refquota*) [ ! -f "$STUB/tenant" ] || echo "tank/pgkit/sandboxes/x 256M";; *" -t filesystem "*) ;; *"name tank") echo tank;; esac;;
 esac`,
-	"rcorder":     ``,
+	"rcorder":     `case "$*" in *"nojail"*) ;; *) for name in NETWORKING playground_jaild securelevel playground_reaperd playground_facultyd playground ${STUB_ORDER:-}; do echo "/x/$name"; done;; esac`,
+	"procstat":    ``,
 	"find":        `case " $* " in *" -flags "*) cat "$STUB/loose" 2>/dev/null; exit 0;; esac; PATH=/usr/bin:/bin exec find "$@"`,
 	"pgrep":       `exit 1`,
 	"proccontrol": `echo disabled`,
@@ -63,13 +64,22 @@ esac`,
 	"install":     `while [ $# -gt 2 ]; do shift; done; cp "$1" "$2"`,
 	"tar":         `case "$*" in *-x*.pkg*) cp -R "$STUB/stage/." "$4";; *-c*) echo archive;; *) mkdir -p "$7/bin"; cat >/dev/null;; esac`,
 	"playground":  ``,
-	"ps":          `case "$*" in *command=*-p*) echo "$STUB_RUNNING";; *user=*) [ "${*##* }" = 11 ] && echo playground || echo root;; *) cat "$STUB/processes" 2>/dev/null; echo "  1 /sbin/init";; esac`,
-	"service": `cp "$KIT_TEST_ROOT/usr/local/etc/playground/playground.toml" "$STUB/config-$2" 2>/dev/null
+	"ps":          `case "$*" in *command=*-p*) echo "$STUB_RUNNING";; *stat=*) kill -0 "${*##* }" 2>/dev/null && echo S;; *user=*) [ "${*##* }" = 11 ] && echo playground || echo root;; *) cat "$STUB/processes" 2>/dev/null; echo "  1 /sbin/init";; esac`,
+	"service": `config="$KIT_TEST_ROOT/usr/local/etc/playground/playground.toml"
+case "$2" in
+onestart) cp -n "$config" "$STUB/config-onestart" 2>/dev/null;;
+onerestart) cp "$config" "$STUB/config-onerestart" 2>/dev/null;;
+esac
+[ -z "${STUB_STOPS_STALE:-}" ] || [ "$2" != onestop ] || [ ! -f "$KIT_TEST_ROOT/var/run/$1.pid" ] || kill "$(cat "$KIT_TEST_ROOT/var/run/$1.pid")"
 case "$1 $2" in
-*onestart) [ -f "$KIT_TEST_ROOT/usr/local/etc/playground/playground.toml" ] || { echo "playground.toml is not readable"; exit 1; }
+-e*) ;;
+*rcvar) echo "$1_enable=NO";;
+*onestart) [ -f "$config" ] || { echo "playground.toml is not readable"; exit 1; }
+	[ "$1" != playground_facultyd ] || { echo "faculty.definitions names no file"; exit 1; }
 	[ -z "${STUB_START:-}" ] || { echo "$STUB_START" >&2; exit 1; }
 	echo "pid" >"$STUB/up"; echo "pgkit-left" >"$STUB/jails.up";;
 *onerestart) echo "pid" >"$STUB/up";;
+"playground_facultyd onestop"|"playground_facultyd onestatus") exit 1;;
 *onestop) rm -f "$STUB/up";;
 *onestatus) [ -f "$STUB/up" ];;
 esac`,
@@ -81,6 +91,8 @@ echo "playground $*" >>"$STUB/log"
 case "$*" in
 version) echo 1.0;;
 *status*) printf 'DAEMON STATE PID\nplaygroundd up 11\nplayground-jaild up 12\nplayground-reaperd up 13\n';;
+*"user attach kit-boot"*) echo pgkit-kit-boot >>"$STUB/jails";;
+*"user destroy --force kit-boot"*) sed -i /kit-boot/d "$STUB/jails";;
 *"template list"*) echo base;;
 *doctor*) echo "PASS root"; exit 0;;
 esac
@@ -96,6 +108,8 @@ case "$*" in
 	[ -z "${STUB_HANG:-}" ] || { echo hanging >>"$STUB/log"; exec sleep 60; }
 	echo "1..3"; case "${STUB_CLIENT:-}" in "not ok"*) exit 1;; esac;;
 *" bench") while [ $# -gt 0 ]; do [ "$1" != -json ] || printf '{\n  "exec_true": {}\n}\n' >"$2"; shift; done; echo "ok 1 - bench: x | expected: 1 | seen: 1"; echo "1..1";;
+*" script") echo "[]";;
+*" faculty") echo "# by the client" >>"$KIT_TEST_ROOT/usr/local/etc/playground/playground.toml"; echo "${STUB_FACULTY:-ok 1 - faculty: x | expected: 1 | seen: 1}"; echo "1..1";;
 *crash) echo "ok 1 - crash: x | expected: 1 | seen: 1"; exit 3;;
 *) echo "ok 1 - other: x | expected: 1 | seen: 1"; echo "1..1";;
 esac
@@ -110,14 +124,14 @@ func newHost(t *testing.T, env ...string) host {
 	}
 	h := host{T: t, dir: t.TempDir()}
 	h.root, h.kit, h.results = filepath.Join(h.dir, "root"), filepath.Join(h.dir, "the kit"), filepath.Join(h.dir, "results")
-	for _, dir := range []string{"root/var/db", "root/var/tmp", "root/usr", "bin", "the kit/bin", "the kit/packages", "the kit/tests/jail", "stub/stage/usr/local/sbin",
+	for _, dir := range []string{"root/var/db", "root/var/run", "root/var/tmp", "root/usr", "bin", "the kit/bin", "the kit/packages", "the kit/tests/jail", "stub/stage/usr/local/sbin",
 		"stub/stage/usr/local/etc/rc.d", "stub/stage/usr/local/etc/playground"} {
 		h.must(os.MkdirAll(filepath.Join(h.dir, dir), 0o755))
 	}
 	for name, body := range stubs {
 		h.write("bin/"+name, "#!/bin/sh\necho \""+name+" $*\" >>\"$STUB/log\"\n"+body+"\n", 0o755)
 	}
-	for _, name := range []string{"accept.sh", "lib.sh", "checks.sh", "teardown.sh", "install.sh", "uninstall.sh", "kit"} {
+	for _, name := range []string{"accept.sh", "lib.sh", "checks.sh", "rc.sh", "teardown.sh", "install.sh", "uninstall.sh", "kit"} {
 		text, err := os.ReadFile(name)
 		h.must(err)
 		h.write("the kit/"+name, string(text), 0o755)
@@ -127,13 +141,17 @@ func newHost(t *testing.T, env ...string) host {
 	h.write("the kit/tests.list", "jail host\nring plain\ninternal/e2e source\n", 0o644)
 	h.write("the kit/tests/jail/run.test", "#!/bin/sh\necho \"tests $PLAYGROUND_HOST_TESTS\" >>\"$STUB/log\"\necho '--- SKIP: TestX'\n", 0o755)
 	h.write("the kit/packages/playground-1.0-freebsd14-amd64.pkg", "", 0o644)
-	list := "file 0755 root wheel /usr/local/sbin/playground\nfile 0755 root wheel /usr/local/sbin/playgroundd\nfile 0555 root wheel /usr/local/etc/rc.d/playground\n" +
+	scripts := ""
+	for _, name := range []string{"playground", "playground_jaild", "playground_reaperd", "playground_facultyd"} {
+		scripts += "file 0555 root wheel /usr/local/etc/rc.d/" + name + "\n"
+		h.write("stub/stage/usr/local/etc/rc.d/"+name, "#!/bin/sh\necho \"rc.d ${0##*/} $* enabled=$playground_enable\" >>\"$STUB/log\"\necho pid >\"$STUB/up\"\n", 0o755)
+	}
+	list := "file 0755 root wheel /usr/local/sbin/playground\nfile 0755 root wheel /usr/local/sbin/playgroundd\n" + scripts +
 		"sample 0640 root playground /usr/local/etc/playground/playground.toml.sample\ndir 0711 root wheel /var/db/playground\ndir 0750 root playground /var/log/playground\n"
 	h.write("the kit/files.list", list, 0o644)
 	h.write("stub/files.list", list, 0o644)
 	h.write("stub/stage/usr/local/sbin/playground", suiteTool, 0o755)
 	h.write("stub/stage/usr/local/sbin/playgroundd", "#!/bin/sh\n", 0o755)
-	h.write("stub/stage/usr/local/etc/rc.d/playground", "#!/bin/sh\n", 0o755)
 	h.write("stub/stage/usr/local/etc/playground/playground.toml.sample", "# sample\n", 0o644)
 	h.write("stub/log", "", 0o644)
 	h.env = append([]string{"STUB=" + filepath.Join(h.dir, "stub"), "KIT_TEST_ROOT=" + h.root, "KIT_TEST_PATH=" + filepath.Join(h.dir, "bin") + ":" + os.Getenv("PATH"),
@@ -212,7 +230,7 @@ func (h host) nothingLeft(out string) {
 	var left []string
 	h.must(filepath.WalkDir(h.root, func(path string, entry os.DirEntry, err error) error {
 		relative, _ := filepath.Rel(h.root, path)
-		if err == nil && !slices.Contains([]string{".", "var", "var/db", "var/tmp", "usr", "usr/local"}, relative) {
+		if err == nil && !slices.Contains([]string{".", "var", "var/db", "var/run", "var/tmp", "usr", "usr/local"}, relative) {
 			left = append(left, relative)
 		}
 		return err
@@ -249,7 +267,7 @@ func (h host) wantTAP(out string) {
 func TestList(t *testing.T) {
 	h := newHost(t)
 	out, code := h.run("--list")
-	for _, group := range []string{"preconditions", "acceptance", "adversaries-1", "adversaries-16", "crash", "bench", "leftovers"} {
+	for _, group := range []string{"preconditions", "acceptance", "work", "escape", "faculty", "adversaries-1", "adversaries-16", "crash", "rc", "bench", "leftovers"} {
 		if code != 0 || !strings.Contains(out, "\n"+group+" ") && !strings.HasPrefix(out, group+" ") {
 			t.Errorf("--list (exit %d) lacks %s:\n%s", code, group, out)
 		}
@@ -269,13 +287,15 @@ func TestWholeRun(t *testing.T) {
 	if code != 1 || s.Failed != 1 || s.End != "complete" || s.Kit.Version != "1.0" || s.Host.Release != "14.2-RELEASE" {
 		t.Errorf("exit %d, summary %+v\n%s", code, s, out)
 	}
-	for _, want := range []string{"exec: works", `files: "quoted"`, "tests: jail", "crash: the client goes to its end", "leftovers: files", "zfs: storage on ZFS"} {
+	for _, want := range []string{"exec: works", `files: "quoted"`, "tests: jail", "faculty: x", "rc: at boot playground_jaild comes before securelevel", "rc: a stop with stale pid files ends nobody else's process",
+		"rc: service playground_facultyd onestart without workers that are defined is refused", "rc: boot: its jail is there", "crash: the client goes to its end", "leftovers: files", "zfs: storage on ZFS"} {
 		if !slices.ContainsFunc(s.Checks, func(c struct{ Result, Name, Expected, Seen string }) bool { return c.Name == want && c.Seen != "" }) {
 			t.Errorf("no check %q", want)
 		}
 	}
 	log := h.read("stub/log")
-	for _, want := range []string{"accept -playground", "-at-once 16 adversaries", "survive -- service playground onerestart", "tests 1", "service playground onestop", "template create base"} {
+	for _, want := range []string{"accept -playground", "-at-once 16 adversaries", "survive -- service playground onerestart", " work\n", " escape\n", "-notebook " + h.kit + "/faculty/notebook faculty\n", " drain\n",
+		"rc.d playground_reaperd faststart enabled=YES", "tests 1", "service playground onestop", "template create base"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("never ran %q", want)
 		}
@@ -332,7 +352,7 @@ func TestFailedStart(t *testing.T) {
 	out, code := h.run()
 	h.wantTAP(out)
 	h.nothingLeft(out)
-	if code != 1 || !strings.Contains(out, "racct: resource accounting is off") || !strings.Contains(out, "# SKIP group start failed") || strings.Contains(h.read("stub/log"), "accept ") {
+	if code != 1 || !strings.Contains(out, "racct: resource accounting is off") || !strings.Contains(out, "# SKIP group start failed") || strings.Contains(h.read("stub/log"), "accept -playground") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 }
@@ -355,6 +375,43 @@ func TestPreconditions(t *testing.T) {
 				t.Errorf("it went on:\n%s", log)
 			}
 		})
+	}
+}
+
+// The order of a boot is looked at, and a wrong one told.
+func TestWrongBootOrder(t *testing.T) {
+	h := newHost(t, "STUB_ORDER=playground_jaild")
+	out, code := h.run("--only", "rc")
+	h.wantTAP(out)
+	h.nothingLeft(out)
+	if code != 1 || !strings.Contains(out, "not ok") || !strings.Contains(out, "- rc: at boot playground_jaild comes before securelevel | expected: in this order | seen: 1:NETWORKING 2:playground_jaild 3:securelevel") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+}
+
+// Whatever comes of the group that changes the configuration, the next one finds it as it was.
+func TestFacultyPutsTheConfigurationBack(t *testing.T) {
+	h := newHost(t, "STUB_FACULTY=not ok 1 - faculty: x | expected: 1 | seen: 2")
+	out, code := h.run("--only", "faculty")
+	h.wantTAP(out)
+	h.nothingLeft(out)
+	if text := h.read("stub/config-onerestart"); code != 1 || strings.Contains(text, "by the client") || !strings.Contains(text, "provider = \"scripted\"") || h.summary().Failed != 1 {
+		t.Errorf("exit %d, configuration\n%s\n%s", code, text, out)
+	}
+	log := h.read("stub/log")
+	if back, client := strings.LastIndex(log, "service playground onerestart"), strings.Index(log, " faculty\n"); client < 0 || back < client {
+		t.Errorf("the suite was not restarted after the client:\n%s", log)
+	}
+}
+
+// A process whose number stands in a stale file is nobody's to stop.
+func TestStaleFilesEndNobody(t *testing.T) {
+	h := newHost(t, "STUB_STOPS_STALE=1")
+	out, code := h.run("--only", "rc")
+	h.wantTAP(out)
+	h.nothingLeft(out)
+	if code != 1 || !strings.Contains(out, "rc: a stop with stale pid files ends nobody else's process | expected: process ") || !strings.Contains(out, "seen: is gone") {
+		t.Errorf("exit %d\n%s", code, out)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestInstallAndUninstallWantTheirList(t *testing.T) {
 
 // Every script is read by shellcheck where there is one, and by the shell itself.
 func TestShell(t *testing.T) {
-	files := []string{"accept.sh", "lib.sh", "checks.sh", "teardown.sh", "install.sh", "uninstall.sh", "kit"}
+	files := []string{"accept.sh", "lib.sh", "checks.sh", "rc.sh", "teardown.sh", "install.sh", "uninstall.sh", "kit"}
 	for _, name := range files {
 		if out, err := exec.Command("/bin/sh", "-n", name).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)

@@ -132,6 +132,7 @@ finish()
 	# What the kernel said meanwhile may be the only trace of a fault.
 	dmesg 2>/dev/null | tail -n 200 >"${results}/log/dmesg.log"
 	tail -n 200 "${root}/var/log/messages" >"${results}/log/messages.log" 2>/dev/null
+	end_victim
 	if [ "${mine}" = "yes" ]; then
 		if [ "${keep}" = "yes" ] && noted installed; then
 			say "--keep: the suite stays: ${cli} -c ${config} status"
@@ -170,8 +171,8 @@ clear_up()
 # may not.
 tear_down()
 {
-	leaves=$(our_jails | grep -F . | tr '\n' ' ')
-	leftover "jails of jobs after the stop" "${leaves}"
+	leaves=$(our_jails | grep -e '[.]' -e '^[a-z]*w-' | tr '\n' ' ')
+	leftover "jails of jobs and workers after the stop" "${leaves}"
 	sweep
 	waited=0
 	while [ -n "$(our_jails)" ] && [ "${waited}" -lt 90 ]; do

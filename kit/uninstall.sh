@@ -32,9 +32,9 @@ installed="${state}/installed"
 
 if [ -z "${root}" ]; then
 	[ "$(id -u)" -eq 0 ] || die "only root can uninstall"
-	for program in playgroundd playground-jaild playground-reaperd; do
+	for program in playgroundd playground-facultyd playground-jaild playground-reaperd; do
 		if pgrep -x "${program}" >/dev/null 2>&1; then
-			die "${program} runs: service playground onestop; service playground_reaperd onestop; service playground_jaild onestop"
+			die "${program} runs: service playground onestop; service playground_facultyd onestop; service playground_reaperd onestop; service playground_jaild onestop"
 		fi
 	done
 fi

@@ -7,6 +7,7 @@ import (
 	"playground/config"
 	"playground/fault"
 	"playground/inference"
+	"playground/inference/provider"
 )
 
 // maxScript bounds the file of provider "scripted".
@@ -32,7 +33,7 @@ func newBroker(c config.Work) (*inference.Broker, error) {
 }
 
 func newProvider(c config.Work) (inference.Provider, error) {
-	o := inference.Options{BaseURL: c.BaseURL, KeyFile: c.KeyFile}
+	o := provider.Options{BaseURL: c.BaseURL, KeyFile: c.KeyFile}
 	if c.KeyFile != "" {
 		var err error
 		if o.Key, err = config.SecretFile(c.KeyFile); err != nil {
@@ -41,9 +42,9 @@ func newProvider(c config.Work) (inference.Provider, error) {
 	}
 	switch c.Provider {
 	case config.ProviderAnthropic:
-		return inference.NewAnthropic(o)
+		return provider.NewAnthropic(o)
 	case config.ProviderOpenAI:
-		return inference.NewOpenAI(o)
+		return provider.NewOpenAI(o)
 	case config.ProviderEcho:
 		return inference.Echo{}, nil
 	case config.ProviderScripted:

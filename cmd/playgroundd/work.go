@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,7 +22,6 @@ import (
 	"playground/version"
 	"playground/workapi"
 	"playground/workloop"
-	"playground/workloop/tier"
 	"playground/workloop/tool"
 )
 
@@ -183,31 +181,8 @@ func (w *work) onSocket(access localapi.Access, security daemon.SecurityLog, oth
 	})
 }
 
-// endTenant ends the runs of a tenant that is no more and takes its tier back: the next tenant of that name starts as everybody
-// does. What its runs wrote stays in the log, as everything does.
+// endTenant ends the runs of a tenant that is no more: the next tenant of that name starts as everybody does, and sees nothing of
+// them. What they wrote stays in the log, as everything does.
 func (w *work) endTenant(ctx context.Context, tenant string) error {
-	did := userDID + tenant
-	for _, state := range []string{workloop.Running, workloop.WaitingOnYou} {
-		runs, err := w.engine.Runs(ctx, workloop.Filter{State: state, Actor: did, Limit: 500})
-		if err != nil {
-			return err
-		}
-		for _, row := range runs.Rows {
-			_ = w.engine.Event(ctx, row.Thread, workloop.Event{Type: workloop.EventStop}) // it may have ended by itself
-		}
-	}
-	assigned, err := w.log.Config(ctx, tier.TopicActor)
-	if err != nil {
-		return err
-	}
-	bodies := make([]json.RawMessage, len(assigned))
-	for i, r := range assigned {
-		bodies[i] = r.Body
-	}
-	if tier.Of(did, "", bodies) == tier.Trial {
-		return nil
-	}
-	_, err = w.log.Append(ctx, record.Draft{Thread: record.ConfigThread, Actor: record.EngineDID, Act: record.ActLearn,
-		Body: map[string]string{"kind": "core.engine.config.v1", "topic": tier.TopicActor, "actor": did, "tier": ""}})
-	return err
+	return w.engine.Retire(ctx, userDID+tenant)
 }

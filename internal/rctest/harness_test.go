@@ -64,7 +64,8 @@ func newHost(t *testing.T, rcConf string) *host {
 	for to, from := range map[string]string{
 		"etc/rc.subr": "rc.subr", "usr/sbin/daemon": "bin/daemon", "usr/bin/protect": "bin/protect", "bin/install": "bin/install", "bin/alive": "bin/alive", "bin/pgrep": "bin/pgrep",
 		"bin/pwait": "bin/pwait", "usr/local/sbin/playground": "programs/playground", "usr/local/sbin/playground-jaild": "programs/daemon",
-		"usr/local/sbin/playground-reaperd": "programs/daemon", "usr/local/libexec/playground/launch": "programs/daemon",
+		"usr/local/sbin/playground-reaperd": "programs/daemon", "usr/local/sbin/playground-facultyd": "programs/daemon",
+		"usr/local/libexec/playground/launch": "programs/daemon",
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", from))
 		if err != nil {

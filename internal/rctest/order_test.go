@@ -140,6 +140,7 @@ func TestOrderAtBoot(t *testing.T) {
 	at := func(name string) int { return slices.Index(sorted, name) }
 	for _, pair := range [][2]string{
 		{"FILESYSTEMS", "playground_jaild"}, {"playground_jaild", "securelevel"}, {"playground_jaild", "playground_reaperd"},
+		{"playground_reaperd", "playground_facultyd"}, {"securelevel", "playground_facultyd"},
 		{"playground_reaperd", "playground"}, {"securelevel", "playground"}, {"NETWORKING", "playground"},
 	} {
 		if at(pair[0]) < 0 || at(pair[0]) > at(pair[1]) {

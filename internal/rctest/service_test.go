@@ -10,15 +10,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// enabled is all that a host needs in rc.conf.
-const enabled = "playground_enable=YES\n"
+// enabled is all that a host with faculty workers needs in rc.conf.
+const enabled = "playground_enable=YES\nplayground_facultyd_enable=YES\n"
 
 func TestVariables(t *testing.T) {
 	// Service jails for everybody, as an administrator may have set them.
-	h := newHost(t, enabled+"playground_svcj=YES\nplayground_jaild_svcj=YES\nplayground_reaperd_svcj=YES\n")
+	h := newHost(t, enabled+"playground_svcj=YES\nplayground_jaild_svcj=YES\nplayground_reaperd_svcj=YES\nplayground_facultyd_svcj=YES\n")
 	programs := map[string]string{
 		"playground": "/usr/local/libexec/playground/launch", "playground_jaild": "/usr/bin/protect /usr/local/sbin/playground-jaild",
-		"playground_reaperd": "/usr/bin/protect /usr/local/sbin/playground-reaperd",
+		"playground_reaperd":  "/usr/bin/protect /usr/local/sbin/playground-reaperd",
+		"playground_facultyd": "/usr/bin/protect /usr/local/sbin/playground-facultyd",
 	}
 	for _, script := range scripts(t) {
 		t.Run(script, func(t *testing.T) {
@@ -68,6 +69,9 @@ func TestStartBringsUpTheSuite(t *testing.T) {
 	if diff := cmp.Diff(want, h.events("kldload", "playground", "launch")); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
+	// Who keeps faculty workers is nobody's need, and finds what it needs running.
+	h.want("playground_facultyd", "status", 1, "not running")
+	h.want("playground_facultyd", "start", 0, "Starting playground_facultyd.")
 	for _, script := range scripts(t) {
 		h.want(script, "status", 0, script+" is running as pid ")
 		h.want(script, "ready", 0)
@@ -76,6 +80,7 @@ func TestStartBringsUpTheSuite(t *testing.T) {
 	// Stopping what faces the network leaves the jobs.
 	h.want("playground", "stop", 0)
 	h.want("playground", "status", 1, "not running")
+	h.want("playground_facultyd", "stop", 0)
 	h.want("playground_reaperd", "status", 0)
 	h.want("playground_reaperd", "stop", 0)
 	h.want("playground_jaild", "stop", 0)
@@ -171,9 +176,11 @@ func TestRefusals(t *testing.T) {
 func TestStatusTellsTheTruth(t *testing.T) {
 	for _, script := range scripts(t) {
 		t.Run(script, func(t *testing.T) {
-			program := map[string]string{"playground": "launch", "playground_jaild": "playground-jaild", "playground_reaperd": "playground-reaperd"}[script]
+			program := map[string]string{"playground": "launch", "playground_jaild": "playground-jaild", "playground_reaperd": "playground-reaperd",
+				"playground_facultyd": "playground-facultyd"}[script]
 			h := newHost(t, enabled)
 			h.want("playground", "start", 0)
+			h.want("playground_facultyd", "start", 0)
 			// It runs, but deaf.
 			if err := os.Remove(h.path(program + ".answers")); err != nil {
 				t.Fatal(err)
@@ -183,6 +190,38 @@ func TestStatusTellsTheTruth(t *testing.T) {
 			stopAll(h)
 		})
 	}
+}
+
+// The daemon for faculty workers is started by its own word only, and brings up what it asks.
+func TestFacultydAlone(t *testing.T) {
+	if v := newHost(t, "playground_enable=YES\n").variables("playground_facultyd"); v["playground_facultyd_enable"] != "NO" {
+		t.Error("the suite's word enables it, though there may be no workers")
+	}
+	h := newHost(t, enabled)
+	h.write("check", "1", 0o644)
+	h.want("playground_facultyd", "preflight", 1, "faculty check for ")
+	h.write("check", "0", 0o644)
+	h.write("playground-facultyd.unfit", "", 0o644)
+	h.want("playground_facultyd", "start", 1, "failed precmd routine for playground_facultyd")
+	if got := h.events("playground"); len(got) != 0 {
+		t.Errorf("a refused start has begun %v", got)
+	}
+	if err := os.Remove(h.path("playground-facultyd.unfit")); err != nil {
+		t.Fatal(err)
+	}
+	h.want("playground_facultyd", "start", 0, "Starting playground_jaild.", "Starting playground_reaperd.")
+	want := []string{"playground-jaild started", "playground-reaperd started", "playground-facultyd started"}
+	if diff := cmp.Diff(want, h.events("playground")); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	// Neither the configuration nor the definitions are asked for a stop.
+	h.write("playground-facultyd.unfit", "", 0o644)
+	if err := os.Remove(h.path("usr/local/etc/playground/playground.toml")); err != nil {
+		t.Fatal(err)
+	}
+	h.want("playground_facultyd", "stop", 0)
+	h.want("playground_reaperd", "status", 0)
+	stopAll(h)
 }
 
 // daemon(8) runs while what it keeps dies again and again.
@@ -218,7 +257,7 @@ func TestPreflight(t *testing.T) {
 
 // stopAll stops what runs, in the order of a shutdown.
 func stopAll(h *host) {
-	for _, script := range []string{"playground", "playground_reaperd", "playground_jaild"} {
+	for _, script := range []string{"playground", "playground_facultyd", "playground_reaperd", "playground_jaild"} {
 		h.service(script, "onestop")
 	}
 }

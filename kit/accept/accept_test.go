@@ -81,29 +81,98 @@ case "$*" in *leave*) exit 0;; esac
 exec sleep 900
 `
 
-// TestOnThisHost plays every part but the benchmark against the real suite, with what Linux can show, so that a change of the
-// protocol or of the tool breaks here and not on the host of somebody who runs the kit.
-func TestOnThisHost(t *testing.T) {
+// serviceStub stands for service(8) where "playground up" keeps the daemons: a restart is an end that is waited for. What is not
+// kept there, playground-facultyd, is kept here.
+const serviceStub = `#!/bin/sh
+pidof() { "$BIN/playground" -c "$CONFIG" status 2>/dev/null | awk -v name="$1" '$1 == name && $2 == "up" { print $3 }'; }
+case "$1 $2" in
+"playground onerestart") daemon=playgroundd;;
+"playground_reaperd onerestart") daemon=playground-reaperd;;
+"playground_facultyd onestart")
+	: >"$DIR/keep"
+	setsid sh -c 'while [ -e "$DIR/keep" ]; do "$BIN/playground-facultyd" -c "$CONFIG" & echo $! >"$DIR/pid"; wait; sleep 1; done' >>"$DIR/facultyd.log" 2>&1 </dev/null &
+	exec "$BIN/playground-facultyd" -c "$CONFIG" -ready 60s;;
+"playground_facultyd onestop")
+	rm -f "$DIR/keep"
+	kill -TERM "$(cat "$DIR/pid")"
+	while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.2; done
+	exit 0;;
+*) echo "unknown: $*" >&2; exit 1;;
+esac
+old=$(pidof $daemon)
+[ -n "$old" ] || { echo "$daemon is down" >&2; exit 1; }
+kill -TERM "$old"
+i=0
+while [ $i -lt 300 ]; do
+	now=$(pidof $daemon)
+	[ -z "$now" ] || [ "$now" = "$old" ] || exit 0
+	sleep 0.2
+	i=$((i + 1))
+done
+echo "$daemon does not come back" >&2
+exit 1
+`
+
+// A suiteRun is a suite of this host with the flags that the client takes for it.
+type suiteRun struct {
+	dir   string
+	flags []string
+}
+
+// startSuite starts the real suite in a folder of its own, configured as the kit does it, and stops it in the end.
+func startSuite(t *testing.T) suiteRun {
+	t.Helper()
 	bin := os.Getenv("PLAYGROUND_BIN")
 	if bin == "" || runtime.GOOS != "linux" {
 		t.Skip("needs the programs of this host: make test")
 	}
 	dir := suiteFolder(t)
 	listen := freeAddress(t)
-	tool := filepath.Join(bin, "playground")
+	tool, state := filepath.Join(bin, "playground"), filepath.Join(dir, "s")
+	config := filepath.Join(state, "playground.toml")
+	var script bytes.Buffer
+	if code := run(t.Context(), []string{"-patience", "1", "script"}, &script, io.Discard); code != 0 {
+		t.Fatalf("script: exit %d", code)
+	}
+	text := fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\nlibexec_dir = %q\n\n[http]\nlisten = %q\n\n[jobs]\nterm_grace = \"3s\"\n\n"+
+		"[work]\nprovider = \"scripted\"\nscript = %q\ndata_dir = %q\ncapacity = 1\n",
+		filepath.Join(state, "data"), filepath.Join(state, "run"), bin, listen, filepath.Join(dir, "script.json"), filepath.Join(dir, "plane"))
+	for path, content := range map[string]string{config: text, filepath.Join(dir, "script.json"): script.String(), filepath.Join(dir, "adversary"): hostileStub,
+		filepath.Join(dir, "service"): serviceStub, filepath.Join(dir, "faculty", ".keep"): "", filepath.Join(dir, "plane", "file"): "data\n"} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range map[string]string{"BIN": bin, "CONFIG": config, "DIR": dir} { // for the stub
+		t.Setenv(name, value)
+	}
+	up(t, tool, state, listen, config)
+	return suiteRun{dir, []string{"-playground", tool, "-config", config, "-endpoint", "http://" + listen + "/mcp", "-prefix", "pg", "-adversary", filepath.Join(dir, "adversary"),
+		"-patience", "2", "-service", filepath.Join(dir, "service"), "-logs", filepath.Join(state, "log"), "-data", filepath.Join(state, "data", "playgroundd"),
+		"-folder", filepath.Join(dir, "faculty")}}
+}
+
+// up runs "playground up" until the end of the test.
+func up(t *testing.T, tool, state, listen, config string) {
+	t.Helper()
 	var log bytes.Buffer
-	up := exec.Command(tool, "up", "--state", filepath.Join(dir, "s"), "--listen", listen)
-	up.Stdout, up.Stderr = &log, &log
-	if err := up.Start(); err != nil {
+	cmd := exec.Command(tool, "up", "--state", state, "--listen", listen)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- up.Wait() }()
+	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = up.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Process.Signal(syscall.SIGTERM)
 		<-ended
+		if t.Failed() {
+			t.Logf("the suite said:\n%s", log.String())
+		}
 	})
-	config := filepath.Join(dir, "s", "playground.toml")
 	if out, err := exec.Command(tool, "-c", config, "ready", "--timeout", "30s").CombinedOutput(); err != nil {
 		select {
 		case err := <-ended:
@@ -113,18 +182,43 @@ func TestOnThisHost(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	adversary := filepath.Join(dir, "adversary")
-	if err := os.WriteFile(adversary, []byte(hostileStub), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	flags := []string{"-playground", tool, "-config", config, "-endpoint", "http://" + listen + "/mcp", "-prefix", "pg", "-adversary", adversary, "-patience", "2"}
-	for _, part := range [][]string{{"acceptance"}, {"-at-once", "16", "adversaries"}, {"survive", "--", "true"}, {"crash"}} {
+}
+
+// plays runs parts of the client and wants all of their checks green.
+func (s suiteRun) plays(t *testing.T, parts ...[]string) {
+	t.Helper()
+	for _, part := range parts {
 		var out, stderr bytes.Buffer
-		code := run(context.WithoutCancel(t.Context()), append(append([]string{}, flags...), part...), &out, &stderr)
+		began := time.Now()
+		code := run(context.WithoutCancel(t.Context()), append(append([]string{}, s.flags...), part...), &out, &stderr)
 		if code != 0 || strings.Contains(out.String(), "not ok") || !strings.Contains(out.String(), "\n1..") {
 			t.Errorf("%v: exit %d\n%s%s", part, code, out.String(), stderr.String())
 		}
+		t.Logf("%v in %v:\n%s", part, time.Since(began).Round(time.Second), out.String())
 	}
+}
+
+// These play every part but the benchmark against the real suite, with what Linux can show, so that a change of the protocol or of
+// the tool breaks here and not on the host of somebody who runs the kit.
+func TestOnThisHost(t *testing.T) {
+	startSuite(t).plays(t, []string{"acceptance"}, []string{"-at-once", "16", "adversaries"}, []string{"survive", "--", "true"}, []string{"crash"}, []string{"drain"})
+}
+
+func TestWorkOnThisHost(t *testing.T) {
+	startSuite(t).plays(t, []string{"work"}, []string{"escape"})
+}
+
+func TestFacultyOnThisHost(t *testing.T) {
+	s := startSuite(t)
+	notebook := filepath.Join(s.dir, "notebook")
+	build := exec.Command("go", "build", "-o", notebook, ".")
+	build.Dir = filepath.Join("..", "..", "examples", "faculty-notebook")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.flags = append(s.flags, "-notebook", notebook)
+	s.plays(t, []string{"faculty"})
 }
 
 // suiteFolder is a folder that sandboxes of a root daemon can enter, with a path short enough for sockets.

@@ -17,6 +17,7 @@ type numbers struct {
 	Provision spread            `json:"provision"`
 	Attach    spread            `json:"attach"`
 	Kill      map[string]spread `json:"kill_and_prove"`
+	Work      map[string]spread `json:"work"`
 	Memory    *memory           `json:"memory,omitempty"`
 }
 
@@ -44,12 +45,12 @@ func (s spread) String() string {
 
 // bench measures on this host, beside what an administrator would do by hand, in the same run.
 func (w *world) bench(ctx context.Context) error {
-	n := numbers{Exec: map[string]spread{}, Kill: map[string]spread{}}
+	n := numbers{Exec: map[string]spread{}, Kill: map[string]spread{}, Work: map[string]spread{}}
 	t, err := w.tenant(ctx, "kit-bench")
 	if err != nil {
 		return err
 	}
-	for _, part := range []func(context.Context, *tenant, *numbers) error{w.benchExec, w.benchAttach, w.benchProvision, w.benchKill, w.benchMemory} {
+	for _, part := range []func(context.Context, *tenant, *numbers) error{w.benchExec, w.benchAttach, w.benchProvision, w.benchKill, w.benchWork, w.benchMemory} {
 		if err := part(ctx, t, &n); err != nil {
 			return err
 		}
@@ -210,6 +211,42 @@ func (w *world) benchKill(ctx context.Context, t *tenant, n *numbers) error {
 	w.report.check(ratio <= killWithin, "bench: kill and prove 250 busy forks against a bare jail_remove", fmt.Sprintf("p50 at most %.1f times", killWithin),
 		"%.2f times: receipt %s; as the client sees it %s; bare %s", ratio, n.Kill["receipt"], n.Kill["client"], n.Kill["bare jail_remove"])
 	return nil
+}
+
+// benchWork times the start of a confined run, which is answered once its worker is verified.
+func (w *world) benchWork(ctx context.Context, _ *tenant, n *numbers) error {
+	p, err := w.newWorkplay(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.paid(ctx); err != nil {
+		return err
+	}
+	var starts []time.Duration
+	for range 21 {
+		if err := p.quiet(ctx); err != nil {
+			return err
+		}
+		var thread string
+		took, err := timed(func() (err error) {
+			thread, err = p.api.start(ctx, p.member, goalNote)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		r, err := p.api.ended(ctx, thread, w.limit(runEnd))
+		if err != nil {
+			return err
+		}
+		if r.State != "done" {
+			return fmt.Errorf("a run did not end well: %s", r)
+		}
+		starts = append(starts, took)
+	}
+	n.Work["worker_verified"] = spreadOf(starts[1:]) // the first one warms up
+	w.report.note("a run's start, its worker confined and verified: %s", n.Work["worker_verified"])
+	return p.revoke(ctx)
 }
 
 // A memory is what idle tenants take.

@@ -1,3 +1,3 @@
 package main
 
-func newHost(prefix string) host { return host{prefix: prefix, freebsd: true} }
+func newHost(prefix, config string) host { return host{prefix: prefix, config: config, freebsd: true} }

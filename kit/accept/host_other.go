@@ -2,4 +2,4 @@
 
 package main
 
-func newHost(prefix string) host { return host{prefix: prefix} }
+func newHost(prefix, config string) host { return host{prefix: prefix, config: config} }

@@ -2,7 +2,7 @@
 // with the operator's tool, speaks MCP over HTTP with their tokens, lets adversaries loose in their sandboxes, and asks the
 // host itself, through ps(1), jls(8) and rctl(8), whether anything is left.
 //
-//	accept [flags] acceptance | adversaries | survive -- COMMAND... | crash | bench
+//	accept [flags] acceptance | adversaries | survive -- COMMAND... | crash | work | escape | faculty | drain | bench | script
 //
 // It needs no network, writes no file but those it is told to, and destroys the tenants that it made. The exit status is 1 if a
 // check failed, 2 if it could not go on.
@@ -41,6 +41,11 @@ type options struct {
 	tenants   int     // idle ones of the benchmark
 	output    string  // JSON of the benchmark
 	small     bool    // small adversaries: FreeBSD 13 never gives the process numbers of nested reapers back
+	service   string  // service(8), or what stands for it
+	logs      string  // the folder of the daemons' logs
+	data      string  // the folder of playgroundd's data
+	folder    string  // of faculty: where it may write
+	notebook  string  // the faculty's program
 	command   []string
 }
 
@@ -61,12 +66,17 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.IntVar(&o.tenants, "tenants", 200, "bench: idle tenants; 0 leaves them out")
 	set.StringVar(&o.output, "json", "", "bench: also write the numbers to this file")
 	set.BoolVar(&o.small, "small", false, "adversaries: small chains, for a host that must not be restarted (FreeBSD 13)")
+	set.StringVar(&o.service, "service", "/usr/sbin/service", "what starts and stops daemons")
+	set.StringVar(&o.logs, "logs", "/var/log/playground", "folder of the daemons' logs")
+	set.StringVar(&o.data, "data", "/var/db/playground/playgroundd", "folder of playgroundd's data")
+	set.StringVar(&o.folder, "folder", "", "faculty: an empty folder for its files")
+	set.StringVar(&o.notebook, "notebook", "./notebook", "faculty: its program")
 	if err := set.Parse(args); err != nil {
 		return o, errUsage
 	}
 	o.command = set.Args()
 	if len(o.command) == 0 || o.atOnce < 1 || o.atOnce > 32 || o.patience <= 0 || o.tenants < 0 {
-		fmt.Fprintln(stderr, "usage: accept [flags] acceptance | adversaries | survive -- COMMAND... | crash | bench")
+		fmt.Fprintln(stderr, "usage: accept [flags] acceptance | adversaries | survive -- COMMAND... | crash | work | escape | faculty | drain | bench | script")
 		return o, errUsage
 	}
 	return o, nil
@@ -77,9 +87,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return 2
 	}
-	w := &world{options: o, report: &report{out: stdout}, host: newHost(o.prefix), mark: strconv.FormatInt(time.Now().UnixMilli()%1_679_616, 36)}
+	w := &world{options: o, report: &report{out: stdout}, host: newHost(o.prefix, o.config), mark: strconv.FormatInt(time.Now().UnixMilli()%1_679_616, 36)}
 	parts := map[string]func(context.Context) error{
 		"acceptance": w.acceptance, "adversaries": w.adversaries, "survive": w.survive, "crash": w.crash, "bench": w.bench,
+		"work": w.work, "escape": w.escape, "faculty": w.faculty, "drain": w.drain,
+	}
+	if o.command[0] == "script" { // for the configuration, before anything runs
+		if err := writeScript(stdout, o.patience); err != nil {
+			return 1
+		}
+		return 0
 	}
 	part, known := parts[o.command[0]]
 	if !known {

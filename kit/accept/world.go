@@ -33,6 +33,9 @@ func (w *world) operator(ctx context.Context, v any, args ...string) error {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
+		if v != nil { // what is printed and then judged with a status is looked at all the same
+			_ = json.Unmarshal(stdout.Bytes(), v)
+		}
 		return fmt.Errorf("cannot run playground %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	if v == nil {
@@ -48,18 +51,18 @@ func (w *world) operator(ctx context.Context, v any, args ...string) error {
 type created struct {
 	User struct {
 		Sandbox struct {
-			Name, Persona, Isolation, Network string
+			Name, Persona, Isolation, Network, Address string
 		}
 	}
 	Token string
 }
 
-// provision makes a tenant and does not connect to it.
-func (w *world) provision(ctx context.Context, name string) (created, error) {
+// provision makes a tenant, with options of "playground user create", and does not connect to it.
+func (w *world) provision(ctx context.Context, name string, options ...string) (created, error) {
 	var c created
 	name = name + "-" + w.mark
 	w.made = append(w.made, &tenant{name: name}) // also what fails half way is destroyed
-	err := w.operator(ctx, &c, "user", "create", name)
+	err := w.operator(ctx, &c, append([]string{"user", "create", name}, options...)...)
 	return c, err
 }
 

@@ -1,6 +1,6 @@
 // Command mkkit makes the kit that shows on a real FreeBSD host what the suite does there: one archive with the packages, an
-// installer for hosts without pkg(8), every test program, the acceptance client and its adversary, and the script that runs
-// them all.
+// installer for hosts without pkg(8), every test program, the acceptance client, its adversary and an example of a faculty, and
+// the script that runs them all.
 //
 //	go run ./kit/mkkit -arch amd64 -version "$(git describe)" -out dist
 //
@@ -76,7 +76,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	name := fmt.Sprintf("playground-kit-%s-freebsd-%s", k.version, k.arch)
 	k.dir = filepath.Join(work, name)
-	for _, step := range []func() error{k.folders, k.scripts, k.packages, k.programs, k.tests} {
+	for _, step := range []func() error{k.folders, k.scripts, k.packages, k.programs, k.faculty, k.tests} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 }
 
 func (k kit) folders() error {
-	for _, dir := range []string{"bin", "packages", "tests"} {
+	for _, dir := range []string{"bin", "faculty", "packages", "tests"} {
 		if err := os.MkdirAll(filepath.Join(k.dir, dir), 0o755); err != nil {
 			return fmt.Errorf("cannot make the kit's folder: %w", err)
 		}
@@ -106,7 +106,7 @@ func (k kit) folders() error {
 // scripts are the kit's own files and their modes.
 func (k kit) scripts() error {
 	for name, mode := range map[string]os.FileMode{
-		"accept.sh": 0o755, "install.sh": 0o755, "uninstall.sh": 0o755, "kit": 0o755, "lib.sh": 0o644, "checks.sh": 0o644, "teardown.sh": 0o644, "README": 0o644,
+		"accept.sh": 0o755, "install.sh": 0o755, "uninstall.sh": 0o755, "kit": 0o755, "lib.sh": 0o644, "checks.sh": 0o644, "rc.sh": 0o644, "teardown.sh": 0o644, "README": 0o644,
 	} {
 		if err := copyFile(filepath.Join("kit", name), filepath.Join(k.dir, name), mode); err != nil {
 			return err
@@ -146,7 +146,10 @@ func (k kit) packages() error {
 
 // programs builds what runs on the host besides the suite itself.
 func (k kit) programs() error {
-	for source, name := range map[string]string{"./kit/accept": "accept", "./kit/adversary": "pgadversary"} {
+	for source, name := range map[string]string{
+		"./kit/accept": "accept", "./kit/adversary": "pgadversary",
+		"./internal/workertest/testdata/worker": "standin", // tests on other hosts build theirs
+	} {
 		if err := k.golang("build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X playground/version.version="+k.version, "-o", filepath.Join(k.dir, "bin", name), source); err != nil {
 			return err
 		}
@@ -163,9 +166,17 @@ func (k kit) programs() error {
 	return nil
 }
 
+// faculty builds the example of a faculty, which is a module of its own, as an operator would bring one.
+func (k kit) faculty() error {
+	return k.golangIn(filepath.Join("examples", "faculty-notebook"), "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(k.dir, "faculty", "notebook"), ".")
+}
+
 // golang runs the go command for the kit's platform.
-func (k kit) golang(args ...string) error {
+func (k kit) golang(args ...string) error { return k.golangIn(".", args...) }
+
+func (k kit) golangIn(dir string, args ...string) error {
 	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS=freebsd", "GOARCH="+k.arch, "CGO_ENABLED=0")
 	cmd.Stdout, cmd.Stderr = k.stderr, k.stderr
 	if err := cmd.Run(); err != nil {
