@@ -31,7 +31,7 @@ func startStage(ctx context.Context, o Options, change func(dir, text string) (s
 	if err != nil {
 		return nil, errors.Join(err, suite.Remove(state))
 	}
-	opened, err := open(suite.Options{State: state, Listen: listen, Bin: o.Bin}, change)
+	opened, err := suite.Open(suite.Options{State: state, Listen: listen, Bin: o.Bin, Edit: change})
 	if err != nil {
 		return nil, errors.Join(err, suite.Remove(state))
 	}
@@ -49,27 +49,6 @@ func startStage(ctx context.Context, o Options, change func(dir, text string) (s
 		err = ctx.Err()
 	}
 	return nil, errors.Join(err, s.stop())
-}
-
-// open opens the suite, with the changed configuration.
-func open(o suite.Options, change func(dir, text string) (string, error)) (*suite.Suite, error) {
-	opened, err := suite.Open(o)
-	if err != nil || change == nil {
-		return opened, err
-	}
-	opened.Close()
-	text, err := os.ReadFile(opened.ConfigPath)
-	if err != nil {
-		return nil, err
-	}
-	changed, err := change(opened.Dir, string(text))
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(opened.ConfigPath, []byte(changed), 0o600); err != nil {
-		return nil, fmt.Errorf("cannot write the configuration: %w", err)
-	}
-	return suite.Open(o)
 }
 
 // stop ends the suite and removes its folder.

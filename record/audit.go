@@ -1,6 +1,8 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -30,11 +32,22 @@ type auditLine struct {
 	After     int64  `json:"after"`
 }
 
+func auditLineOf(r Record, chain link, after int64) auditLine {
+	return auditLine{r.Sequence, r.ID, r.Thread, r.Actor, r.Act, Kind(r), r.Clock, r.CreatedAt, hex.EncodeToString(chain[:]), after}
+}
+
+// digest is the hash of what the line says of its record.
+func (l auditLine) digest() link {
+	l.After = 0
+	text, _ := json.Marshal(l) // texts and numbers always marshal
+	return sha256.Sum256(text)
+}
+
 // writeAudit writes the lines of one batch at once and syncs them.
 func writeAudit(w io.Writer, added []Record, links []link) error {
 	var out []byte
 	for i, r := range added {
-		line, err := json.Marshal(auditLine{r.Sequence, r.ID, r.Thread, r.Actor, r.Act, Kind(r), r.Clock, r.CreatedAt, fmt.Sprintf("%x", links[i]), added[0].Sequence - 1})
+		line, err := json.Marshal(auditLineOf(r, links[i], added[0].Sequence-1))
 		if err != nil {
 			return err
 		}
@@ -215,13 +228,20 @@ func (a *Audit) use(name, day string) error {
 	return nil
 }
 
+var fileForm = regexp.MustCompile(`^records-\d{4}-\d{2}-\d{2}-\d{6}\.jsonl$`)
+
 // files returns the paths of all files, in the order they were written.
 func (a *Audit) files() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(a.folder, "records-????-??-??-??????.jsonl"))
+	entries, err := os.ReadDir(a.folder) // sorted; unlike Glob it says when it cannot read
 	if err != nil {
 		return nil, fmt.Errorf("cannot list audit files: %w", err)
 	}
-	slices.Sort(names)
+	var names []string
+	for _, e := range entries {
+		if fileForm.MatchString(e.Name()) {
+			names = append(names, filepath.Join(a.folder, e.Name()))
+		}
+	}
 	return names, nil
 }
 

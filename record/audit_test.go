@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -203,6 +204,14 @@ func TestAuditTampering(t *testing.T) {
 		"a line of nowhere": {func(l [][]byte) [][]byte {
 			return append(l, bytes.ReplaceAll(l[5], []byte(`"after":4`), []byte(`"after":3`)))
 		}, 6},
+		"an actor": {func(l [][]byte) [][]byte {
+			l[3] = bytes.Replace(l[3], []byte("did:sync:user:"), []byte("did:sync:user:not-"), 1)
+			return l
+		}, 4},
+		"an id in a batch": {func(l [][]byte) [][]byte {
+			l[4] = regexp.MustCompile(`"id":"....`).ReplaceAll(l[4], []byte(`"id":"0000`))
+			return l
+		}, 5},
 		"a very long line": {func(l [][]byte) [][]byte { return append(l, bytes.Repeat([]byte("x"), 1<<20)) }, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,6 +238,26 @@ func TestAuditTampering(t *testing.T) {
 				t.Errorf("%+v, %v, want %d", report.First, err, c.want)
 			}
 		})
+	}
+}
+
+// A folder's name is no pattern, and one that cannot be read is not empty.
+func TestAuditFolders(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "audit[1]*")
+	a := openAudit(t, folder)
+	l := newLog(t, Options{Audit: a})
+	mustAppend(t, l, note(NewThread("a"), alice, "x"))
+	if report := mustVerify(t, l); report.Audited != 1 {
+		t.Errorf("%+v", report)
+	}
+	if err := os.Rename(folder, folder+" away"); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := l.Verify(t.Context()); err == nil {
+		t.Errorf("the audit files are gone, and nothing is said of it: %+v", report)
+	}
+	if err := os.Rename(folder+" away", folder); err != nil { // where it is cleaned up
+		t.Fatal(err)
 	}
 }
 

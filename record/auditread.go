@@ -15,6 +15,7 @@ import (
 type auditEntry struct {
 	sequence, after int64
 	id, chain       link
+	line            link // its digest
 }
 
 // maxAuditLine bounds a line; names are bounded, so no line of ours comes near.
@@ -69,7 +70,7 @@ func parseAuditLine(line []byte) (e auditEntry, ok bool) {
 	if decoder.Decode(&l) != nil {
 		return e, false
 	}
-	e = auditEntry{sequence: l.Sequence, after: l.After}
+	e = auditEntry{sequence: l.Sequence, after: l.After, line: l.digest()}
 	n, errID := hex.Decode(e.id[:], pad(l.ID))
 	m, errChain := hex.Decode(e.chain[:], pad(l.Chain))
 	return e, errID == nil && errChain == nil && n == len(e.id) && m == len(e.chain) && l.Sequence > l.After && l.After >= 0
@@ -102,14 +103,19 @@ func batches(entries []auditEntry) (all []auditBatch) {
 	return all
 }
 
-// judgeAudit compares the audit entries with the links of the log's rows: links[i] is that of sequence i+1. It returns how many rows
-// have a line.
-func judgeAudit(entries []auditEntry, links []link) (audited int64, bad *Bad) {
+// judgeAudit compares the audit entries with what the log's rows say: links[i] and lines[i] are of sequence i+1. It returns how many
+// rows have a line.
+func judgeAudit(entries []auditEntry, links, lines []link) (audited int64, bad *Bad) {
 	all := batches(entries)
 	for i, batch := range all {
 		first, last := batch[0], batch[len(batch)-1]
 		if first.sequence != first.after+1 {
 			return audited, &Bad{Sequence: first.sequence, ID: hex.EncodeToString(first.id[:]), Reason: "the audit file lacks lines before this record"}
+		}
+		for _, e := range batch {
+			if matches(e, links) && lines[e.sequence-1] != e.line {
+				return audited, &Bad{Sequence: e.sequence, ID: hex.EncodeToString(e.id[:]), Reason: "the audit file says something else of this record"}
+			}
 		}
 		if matches(last, links) { // the link stands for all before it
 			audited += int64(len(batch))

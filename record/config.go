@@ -18,7 +18,8 @@ type configCache struct {
 const maxTopics = 256
 
 // Config returns the LEARN records of the configuration thread whose body.topic is topic, by ascending sequence. The latest of a
-// name wins, which is for the caller to fold. It is cheap, and never older than an append that was acknowledged.
+// name wins, which is for the caller to fold. It is cheap, and never older than an append that this Log acknowledged: of
+// what another process appends to the thread, it hears when it next appends there itself.
 func (l *Log) Config(ctx context.Context, topic string) ([]Record, error) {
 	records, version, ok := l.config.get(topic)
 	if ok {

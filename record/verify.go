@@ -28,7 +28,7 @@ type Bad struct {
 
 // Verify reads the whole log, as it is at one moment, and hashes everything again: ids, links, signatures, clocks, parents, the
 // head, and the audit files if Options.Audit came from OpenAudit. It reports the first thing that is wrong; its error is only for a
-// log that cannot be read. It needs about 250 bytes of memory a record.
+// log that cannot be read. It needs about 300 bytes of memory a record.
 //
 // In a log that has a key nobody without it can change, add or remove a record unseen, or put another head. An older copy of the whole
 // database is sound in itself; the audit files show it unless they were set back too, or no more than the last transaction is
@@ -43,7 +43,7 @@ func (l *Log) Verify(ctx context.Context) (Report, error) {
 			return Report{}, fault.Hide(fault.Unavailable, err, "cannot read the audit files of the record log")
 		}
 	}
-	v := verifier{signer: l.signer, clocks: map[string]int64{}, ids: map[link]struct{}{}}
+	v := verifier{signer: l.signer, audited: audited, clocks: map[string]int64{}, ids: map[link]struct{}{}}
 	v.end.chain = genesis()
 	stored, sig, err := l.verifyRows(ctx, &v)
 	if err != nil {
@@ -56,7 +56,7 @@ func (l *Log) Verify(ctx context.Context) (Report, error) {
 	}
 	if audited {
 		var bad *Bad
-		report.Audited, bad = judgeAudit(entries, v.links)
+		report.Audited, bad = judgeAudit(entries, v.links, v.lines)
 		report.Unaudited = report.Records - report.Audited
 		if bad == nil {
 			bad = auditBad
@@ -111,13 +111,15 @@ func (l *Log) verifyRows(ctx context.Context, v *verifier) (stored head, sig []b
 
 // A verifier holds what the rows so far say.
 type verifier struct {
-	signer signer
-	end    head
-	links  []link
-	clocks map[string]int64 // by thread and actor
-	ids    map[link]struct{}
-	signed int64
-	bad    *Bad
+	signer  signer
+	audited bool
+	end     head
+	links   []link
+	lines   []link           // digests of the audit lines that belong to the rows
+	clocks  map[string]int64 // by thread and actor
+	ids     map[link]struct{}
+	signed  int64
+	bad     *Bad
 }
 
 // row returns what is wrong with the next row, or "".
@@ -154,6 +156,9 @@ func (v *verifier) row(r Record, sig, chain []byte) string {
 	}
 	v.end = head{r.Sequence, next}
 	v.links = append(v.links, next)
+	if v.audited {
+		v.lines = append(v.lines, auditLineOf(r, next, 0).digest())
+	}
 	return ""
 }
 

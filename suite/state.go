@@ -165,7 +165,7 @@ func writeConfig(file *os.File, dir string, o Options) error {
 	if isolation == "" {
 		isolation = "auto"
 	}
-	_, err := fmt.Fprintf(file, `# Written once by "playground up"; change it as you like, it is never overwritten.
+	text := fmt.Sprintf(`# Written once by "playground up"; change it as you like, it is never overwritten.
 # etc/playground.toml.sample of the source tree documents every key.
 
 [host]
@@ -183,6 +183,13 @@ isolation = %q
 # The operator's own runs may use bash and files with the rights of this user, who could do the same without them.
 host_tools = %t
 `, filepath.Join(dir, "data"), filepath.Join(dir, "run"), o.Bin, listen, isolation, os.Geteuid() != 0)
+	var err error
+	if o.Edit != nil {
+		text, err = o.Edit(dir, text)
+	}
+	if err == nil {
+		_, err = file.WriteString(text)
+	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "cannot write the configuration")
 	}

@@ -24,6 +24,9 @@ type Options struct {
 	Listen    string // host:port for MCP; empty = what the configuration says
 	Isolation string // "auto", "namespaces", "none", ...; empty = what the configuration says
 	Bin       string // the folder that holds the daemons
+	// Edit, unless it is nil, returns another text for the configuration that a new state folder gets. It may write files into
+	// the folder, dir.
+	Edit func(dir, text string) (string, error)
 	// Say takes one line of news for the operator. It may be called by several goroutines at once.
 	Say func(line string)
 }

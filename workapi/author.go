@@ -53,17 +53,17 @@ func (a *API) member(ctx context.Context, did string) error {
 }
 
 // principal decides for whom a run is: the caller, or, for the operator, the tenant that the request names.
-func (a *API) principal(r *http.Request, named string) (string, error) {
-	who, err := a.caller(r)
+func (a *API) principal(r *http.Request, named string) (principal string, who caller, err error) {
+	who, err = a.caller(r)
 	switch {
 	case err != nil:
-		return "", err
+		return "", who, err
 	case named == "" || named == who.did:
-		return who.did, nil
+		return who.did, who, nil
 	case !who.operator:
-		return "", refuse(http.StatusForbidden, codeNotCovered, "%q cannot start runs for %.100q", who.did, named)
+		return "", who, refuse(http.StatusForbidden, codeNotCovered, "%q cannot start runs for %.100q", who.did, named)
 	}
-	return named, a.member(r.Context(), named)
+	return named, who, a.member(r.Context(), named)
 }
 
 // mayWrite refuses what a client may not write, whoever it is.

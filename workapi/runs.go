@@ -26,8 +26,8 @@ func (a *API) request(r *http.Request) (workloop.StartRequest, error) {
 	if strings.TrimSpace(in.Goal) == "" {
 		return in, missing("goal")
 	}
-	var err error
-	in.Principal, err = a.principal(r, in.Principal)
+	principal, who, err := a.principal(r, in.Principal)
+	in.Principal, in.Caller = principal, who.did
 	if err == nil {
 		err = a.actor(in.Principal, in.Actor)
 	}
@@ -122,14 +122,14 @@ func (a *API) startActorRun(w http.ResponseWriter, r *http.Request) error {
 	if strings.HasPrefix(did, userDID) || did == a.options.Operator {
 		named = did
 	}
-	principal, err := a.principal(r, named)
+	principal, who, err := a.principal(r, named)
 	if err == nil {
 		err = a.actor(principal, did)
 	}
 	if err != nil {
 		return err
 	}
-	started, err := a.options.Engine.Start(r.Context(), workloop.StartRequest{Principal: principal, Actor: did, Goal: in.Goal,
+	started, err := a.options.Engine.Start(r.Context(), workloop.StartRequest{Principal: principal, Caller: who.did, Actor: did, Goal: in.Goal,
 		SourceThread: in.SourceThread, BudgetUSD: in.BudgetUSD, MaxTurns: in.MaxTurns, Model: in.Model})
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ type Installation struct {
 // Home is the folder, inside a tenant's sandbox, that executables of a bundle are run from.
 func Home(tenant, name string) string { return "/home/" + tenant + "/faculties/" + name + "/current" }
 
-// Scripts that run in the tenant's sandbox. $1 is the bundle's folder there. Every one can be run again after it was cut off.
+// Scripts that run in the tenant's sandbox. $1 is the bundle's folder there. What was cut off is made whole by doing all again.
 const (
 	// prepare makes an empty folder for the executables.
 	prepare = `set -eu; umask 022; rm -rf "$1/.new"; mkdir -p "$1/.new"`
@@ -50,8 +50,8 @@ chmod 0555 "$f"`
 mv -f -T ".$3.new" "$3" 2>/dev/null || mv -f -h ".$3.new" "$3"`
 )
 
-// Install puts a cohort into a tenant's home and makes it the current one. Where it is whole and current already, nothing is changed. A worker
-// that runs the former one goes on with it until it is restarted.
+// Install puts a cohort into a tenant's home and makes it the current one. Where it is whole and current already, nothing is
+// changed. A worker that runs the former one goes on with it until it is restarted.
 func (s *Store) Install(ctx context.Context, host Host, c Cohort, tenant string) (Installation, error) {
 	return s.change(ctx, host, c.Name, tenant, func(now Installation) (Installation, error) {
 		if err := s.copyIn(ctx, host, c, tenant); err != nil {
