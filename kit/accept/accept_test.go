@@ -92,6 +92,7 @@ case "$1 $2" in
 	: >"$DIR/keep"
 	setsid sh -c 'while [ -e "$DIR/keep" ]; do "$BIN/playground-facultyd" -c "$CONFIG" & echo $! >"$DIR/pid"; wait; sleep 1; done' >>"$DIR/facultyd.log" 2>&1 </dev/null &
 	exec "$BIN/playground-facultyd" -c "$CONFIG" -ready 60s;;
+"playground_facultyd onestatus") exec "$BIN/playground-facultyd" -c "$CONFIG" -ready 2s;;
 "playground_facultyd onestop")
 	rm -f "$DIR/keep"
 	kill -TERM "$(cat "$DIR/pid")"

@@ -171,6 +171,7 @@ func (p *facultyplay) define(ctx context.Context) (err error) {
 		p.report.check(false, "faculty: service playground_facultyd onestart", "exit 0", "%v", err)
 		return err
 	}
+	p.keeperSeen(ctx)
 	f, err := p.until(ctx, time.Minute, func(f facultyWorker) bool { return f.State == "running" })
 	p.report.check(err == nil, "faculty: the worker is started", "running", "%s %v", f, err)
 	return err

@@ -128,6 +128,23 @@ func (p *facultyplay) inside(ctx context.Context) error {
 	return nil
 }
 
+// keeperSeen looks at playground-facultyd as the group start does at the others.
+func (p *facultyplay) keeperSeen(ctx context.Context) {
+	err := p.service(ctx, "playground_facultyd", "onestatus")
+	p.report.check(err == nil, "faculty: service playground_facultyd onestatus", "exit 0", "%v", err)
+	pids, err := p.host.instances("playground-facultyd")
+	if err != nil || len(pids) != 1 {
+		p.report.check(false, "faculty: who runs playground-facultyd", "one process of it", "%v %v", pids, err)
+		return
+	}
+	out, err := program(ctx, "/bin/ps", "-o", "uid=", "-p", strconv.Itoa(pids[0]))
+	p.report.check(err == nil && strings.TrimSpace(out) == strconv.Itoa(os.Geteuid()), "faculty: who runs playground-facultyd", fmt.Sprintf("uid %d", os.Geteuid()), "%s %v", out, err)
+	if p.host.freebsd {
+		out, err = program(ctx, "/usr/bin/proccontrol", "-m", "trace", "-q", "-p", strconv.Itoa(pids[0]))
+		p.report.check(err == nil && strings.Contains(out, "disabled"), "faculty: playground-facultyd cannot be traced and leaves no core", "disabled", "%s %v", out, err)
+	}
+}
+
 // latencyCalls is how many calls a spread is made of.
 const latencyCalls = 60
 
