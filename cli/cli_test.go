@@ -87,8 +87,8 @@ func (f fakeUsers) RevokeOperatorToken(_ context.Context, id string) error {
 	}
 	return fault.New(fault.NotFound, "no such operator token")
 }
-func (f fakeUsers) Status(context.Context) (userapi.Status, error)     { return f.status, nil }
-func (f fakeUsers) Get(context.Context, string) (userapi.User, error)  { return alice, nil }
+func (f fakeUsers) Status(context.Context) (userapi.Status, error)    { return f.status, nil }
+func (f fakeUsers) Get(context.Context, string) (userapi.User, error) { return alice, nil }
 
 // env returns commands that talk to users, and what they print.
 func env(t *testing.T, users userapi.Users, asJSON bool) (e *cli.Env, stdout, stderr *bytes.Buffer) {

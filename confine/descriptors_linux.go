@@ -22,7 +22,7 @@ func (l look) descriptors() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	pollers, seen := 0, make([]int, 0, len(entries))
+	pollers, seen := make(map[bool]int), make([]int, 0, len(entries)) // pollers: eventfds and others
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -38,8 +38,8 @@ func (l look) descriptors() (string, error) {
 		case !ok:
 			return "", errors.New("the kernel does not tell what its descriptors are (Linux 5.14 does)")
 		case fd <= DoorsFD && inode == strconv.FormatUint(l.expect.files[fd], 10):
-		case fd > DoorsFD && inode == own && onlyPolls(text) && pollers < 2:
-			pollers++
+		case fd > DoorsFD && inode == own && onlyPolls(text) && pollers[isEvent(text)] == 0:
+			pollers[isEvent(text)]++
 		default:
 			return "", fmt.Errorf("descriptor %d is not one it was given", fd)
 		}
@@ -50,6 +50,9 @@ func (l look) descriptors() (string, error) {
 	}
 	return "standard input, output and error, and the doors", nil
 }
+
+// isEvent reports whether an anonymous file is an eventfd.
+func isEvent(fdinfo string) bool { return strings.Contains(fdinfo, "\neventfd-count:") }
 
 // onlyPolls reports whether an anonymous file is one of the two of the runtime's poller: an epoll instance or an eventfd.
 func onlyPolls(fdinfo string) bool {

@@ -27,11 +27,17 @@ type demo struct {
 	suite    *suite.Suite
 	state    string
 	isolated bool
+	news     lines    // what the suite says
+	settings []string // of its configuration, for the transcript
 
 	ada, grace *client
 	session    string // ada's
 	job        string // of ada, for grace to try
 	idle       []*http.Transport
+
+	api     instance          // /v1, as the operator
+	tokens  map[string]string // of the tenants that come back in the second act
+	faculty string            // the example's cohort; "" = it could not be built
 }
 
 // The two tenants.
@@ -43,9 +49,20 @@ const (
 // steps plays all steps in order. An error means that the play could not go on; a wrong answer is only counted.
 func (d *demo) steps(ctx context.Context) error {
 	defer d.hangUp()
-	for _, step := range []func(context.Context) error{
+	return d.inOrder(ctx,
 		d.tenants, d.open, d.command, d.isolation, d.file, d.poll, d.cancel, d.foreign, d.stdio, d.closeSession, d.revoke,
-	} {
+		d.operatorToken, d.verifyRun, d.buildFaculty)
+}
+
+// moreSteps plays the second act.
+func (d *demo) moreSteps(ctx context.Context) error {
+	defer d.hangUp()
+	return d.inOrder(ctx, d.ceiling, d.midRun, d.stopRun, d.proveLog, d.serveFaculty, d.stopFaculty)
+}
+
+// inOrder plays steps until one cannot go on.
+func (d *demo) inOrder(ctx context.Context, steps ...func(context.Context) error) error {
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -170,7 +187,7 @@ func (d *demo) exec(ctx context.Context, command string) (mcpclient.Answer, erro
 func (d *demo) isolation(ctx context.Context) error {
 	d.t.title("What a command cannot see")
 	if !d.isolated {
-		d.t.notShown("other processes, the host's files and the network are out of reach")
+		d.t.notShown(noIsolation, "other processes, the host's files and the network are out of reach")
 		return nil
 	}
 	a, err := d.exec(ctx, `ls -d /proc/[0-9]* | wc -l; ls `+d.state+` 2>&1; ls /sys/class/net /proc/1/root 2>&1 | head -n 3; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '`)

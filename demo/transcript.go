@@ -77,11 +77,14 @@ func (t *transcript) check(ok bool, format string, args ...any) bool {
 	return ok
 }
 
-// notShown marks something that this host cannot show.
-func (t *transcript) notShown(format string, args ...any) {
+// notShown marks something that cannot be shown, and why.
+func (t *transcript) notShown(why, format string, args ...any) {
 	t.unseen++
-	fmt.Fprintf(t.out, "   %s %s\n", t.paint(gold, "- NOT SHOWN (no isolation on this host):"), fmt.Sprintf(format, args...))
+	fmt.Fprintf(t.out, "   %s %s\n", t.paint(gold, "- NOT SHOWN ("+why+"):"), fmt.Sprintf(format, args...))
 }
+
+// noIsolation is the usual reason.
+const noIsolation = "no isolation on this host"
 
 // spent shows a duration with a sensible number of digits.
 func spent(d time.Duration) string {

@@ -16,13 +16,13 @@ func TestTranscriptCounts(t *testing.T) {
 	if !tr.check(true, "right") || tr.check(false, "not %s", "right") {
 		t.Error("check does not return what it was given")
 	}
-	tr.notShown("a wall")
+	tr.notShown("no bricks", "a wall")
 	if tr.passed != 1 || tr.failed != 1 || tr.unseen != 1 {
 		t.Errorf("counted %d, %d, %d; want one each", tr.passed, tr.failed, tr.unseen)
 	}
 	text := out.String() + tr.summary(2*time.Second)
 	for _, want := range []string{"1. A step", "ada → exec", "one   (1.5 ms)", "... 2 more lines", "✓ right", "✗ WRONG: not right",
-		"NOT SHOWN", "1 checks passed, 1 failed, 1 could not be shown without isolation, in 2.0 s"} {
+		"NOT SHOWN (no bricks): a wall", "1 checks passed, 1 failed, 1 could not be shown here, in 2.0 s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
