@@ -17,10 +17,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func hello(maxTokens int) inference.Request {
-	return inference.Request{MaxTokens: maxTokens, Messages: []inference.Message{{Role: inference.User, Content: []inference.Block{{Type: inference.Text, Text: "hello"}}}}}
-}
-
 func TestOptions(t *testing.T) {
 	key := []byte(secret)
 	for name, c := range map[string]struct {
