@@ -42,7 +42,13 @@ func self() string {
 	return exe
 }
 
+// child is the name of the process that stays beside a worker and does nothing.
+const child = "child"
+
 func main() {
+	if os.Args[0] == child {
+		time.Sleep(time.Hour)
+	}
 	mode := mode()
 	in := bufio.NewReader(os.Stdin)
 	doors, err := confine.Doors()
@@ -68,7 +74,7 @@ func main() {
 		os.Stdout.WriteString("{}\n{}\n")
 		time.Sleep(time.Hour)
 	case "forked": // has a child before it is confined
-		pid, err := syscall.ForkExec(self(), nil, &syscall.ProcAttr{Files: []uintptr{0, 1, 2, 3}})
+		pid, err := syscall.ForkExec(self(), []string{child}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2, 3}})
 		if err != nil || pid == 0 {
 			fail(err)
 		}
