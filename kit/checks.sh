@@ -339,7 +339,7 @@ client()
 	set -- -playground "${cli}" -config "${config}" -endpoint "http://127.0.0.1:${port}/mcp" -prefix "${prefix}" -adversary "${kit}/bin/pgadversary" \
 		-patience "${patience}" -service "${service_program}" -logs "${logdir}" -data "${statedir}/playgroundd" "$@"
 	newer "$(uname -r)" 14 0 || set -- -small "$@"
-	relay "${client_group}" "${kit}/bin/accept" "$@" || { daemons_say; return 1; }
+	relay "${client_group}" env TMPDIR="${work}" "${kit}/bin/accept" "$@" || { daemons_say; return 1; }
 }
 
 group_acceptance() { client acceptance acceptance; }

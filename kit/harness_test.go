@@ -43,7 +43,7 @@ var stubs = map[string]string{
 	"umount":    `sed -i "\\# $2 #d" "$STUB/mounts"`,
 	"rctl":      `[ $# -gt 0 ] || cat "$STUB/rules" 2>/dev/null; exit 0`,
 	"devfs":     `exit 0`,
-	"ifconfig":  `echo "	inet 127.0.0.1 netmask 0xff000000"`,
+	"ifconfig":  `case "$*" in *-alias) sed -i "/inet $3 /d" "$STUB/lo0";; *) echo "	inet 127.0.0.1 netmask 0xff000000"; cat "$STUB/lo0" 2>/dev/null; exit 0;; esac`,
 	"kldload":   ``,
 	"kldunload": ``,
 	"chflags":   ``,
@@ -77,7 +77,8 @@ case "$1 $2" in
 *onestart) [ -f "$config" ] || { echo "playground.toml is not readable"; exit 1; }
 	[ "$1" != playground_facultyd ] || { echo "faculty.definitions names no file"; exit 1; }
 	[ -z "${STUB_START:-}" ] || { echo "$STUB_START" >&2; exit 1; }
-	echo "pid" >"$STUB/up"; echo "pgkit-left" >"$STUB/jails.up";;
+	echo "pid" >"$STUB/up"; echo "pgkit-left" >"$STUB/jails.up"
+	for name in playground playground_jaild playground_reaperd; do printf 77 >"$KIT_TEST_ROOT/var/run/$name.pid"; done;;
 *onerestart) echo "pid" >"$STUB/up";;
 "playground_facultyd onestop"|"playground_facultyd onestatus") exit 1;;
 *onestop) rm -f "$STUB/up";;
@@ -139,7 +140,7 @@ func newHost(t *testing.T, env ...string) host {
 	h.write("the kit/kit.conf", "version=1.0\narch=amd64\n", 0o644)
 	h.write("the kit/bin/accept", clientStub, 0o755)
 	h.write("the kit/tests.list", "jail host\nring plain\ninternal/e2e source\n", 0o644)
-	h.write("the kit/tests/jail/run.test", "#!/bin/sh\necho \"tests $PLAYGROUND_HOST_TESTS\" >>\"$STUB/log\"\necho '--- SKIP: TestX'\n", 0o755)
+	h.write("the kit/tests/jail/run.test", "#!/bin/sh\necho \"tests $PLAYGROUND_HOST_TESTS ${PLAYGROUND_STANDIN##*/}\" >>\"$STUB/log\"\necho '--- SKIP: TestX'\n", 0o755)
 	h.write("the kit/packages/playground-1.0-freebsd14-amd64.pkg", "", 0o644)
 	scripts := ""
 	for _, name := range []string{"playground", "playground_jaild", "playground_reaperd", "playground_facultyd"} {
@@ -295,7 +296,7 @@ func TestWholeRun(t *testing.T) {
 	}
 	log := h.read("stub/log")
 	for _, want := range []string{"accept -playground", "-at-once 16 adversaries", "survive -- service playground onerestart", " work\n", " escape\n", "-notebook " + h.kit + "/faculty/notebook faculty\n", " drain\n",
-		"rc.d playground_reaperd faststart enabled=YES", "tests 1", "service playground onestop", "template create base"} {
+		"rc.d playground_reaperd faststart enabled=YES", "tests 1 standin\n", "service playground onestop", "template create base"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("never ran %q", want)
 		}
@@ -444,6 +445,7 @@ func TestSignalClearsUp(t *testing.T) {
 	// A leaf jail and a mount that nobody would take away any more, beside those of others.
 	h.write("stub/jails", "others\npgkit-a.job1\n", 0o644)
 	h.write("stub/mounts", "/dev/ada0p2 / ufs rw 1 1\ntmpfs "+h.root+"/var/db/playground/x tmpfs rw 0 0\n", 0o644)
+	h.write("stub/lo0", "	inet 127.80.0.2 netmask 0xffffffff\n	inet 127.0.0.9 netmask 0xffffffff\n", 0o644)
 	h.must(cmd.Process.Signal(syscall.SIGTERM))
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -458,6 +460,9 @@ func TestSignalClearsUp(t *testing.T) {
 	}
 	if got := h.read("stub/mounts"); got != "/dev/ada0p2 / ufs rw 1 1\n" {
 		t.Errorf("mounts afterwards: %q", got)
+	}
+	if got := h.read("stub/lo0"); got != "	inet 127.0.0.9 netmask 0xffffffff\n" {
+		t.Errorf("addresses afterwards: %q", got)
 	}
 	h.write("stub/jails", "", 0o644)
 	h.write("stub/mounts", "", 0o644)

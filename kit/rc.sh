@@ -7,12 +7,14 @@ scripts="playground_jaild playground_reaperd playground_facultyd playground"
 # The process whose number stale files name; nobody may stop it.
 victim=""
 
-# stop_all: ends what runs of the suite, the daemon that faces the network first.
+# stop_all WHEN: ends what runs of the suite, the daemon that faces the network first, and looks whether all of it has ended.
 stop_all()
 {
 	for service in playground playground_facultyd playground_reaperd playground_jaild; do
 		! service "${service}" onestatus >/dev/null 2>&1 || attempt "$1: service ${service} onestop" 60 service "${service}" onestop || return 1
 	done
+	seen=$(running)
+	expect "$1: nothing of the suite runs" "no process" "${seen}" [ -z "${seen}" ]
 }
 
 # order OPTIONS...: the names of rc scripts in the order in which a boot would run them, each on a line.
@@ -51,15 +53,13 @@ rc_order()
 # rc_refusals: what is missing is named, by each of them, and nothing starts.
 rc_refusals()
 {
-	mv "${config}" "${config}.aside" 2>/dev/null || return 1
+	mv "${config}" "${config}.aside" || { result fail "rc: without a configuration" "it can be moved aside" "no"; return 1; }
 	for service in ${scripts}; do
 		rc_refused "${service}" "without a configuration" "playground.toml"
 	done
 	mv "${config}.aside" "${config}" || return 1
 	rc_refused playground_facultyd "without workers that are defined" "faculty.definitions"
-	stop_all "rc: what a refused start has started"
-	seen=$(running)
-	expect "rc: refused starts leave no process" "none" "${seen}" [ -z "${seen}" ]
+	stop_all "rc: after refused starts"
 }
 
 # rc_refused SERVICE WHY WORD: a start that fails and names WORD.
@@ -97,8 +97,11 @@ rc_stale()
 	for service in playground_jaild playground_reaperd playground; do
 		attempt "rc: then service ${service} onestatus" 30 service "${service}" onestatus
 	done
-	seen=$(cat "${root}/var/run/playground.pid" "${root}/var/run/playground_jaild.pid" "${root}/var/run/playground_reaperd.pid" 2>/dev/null | tr '\n' ' ')
-	expect "rc: the pid files are written anew" "others than ${victim}" "${seen}" lacks "${victim}" "${seen}"
+	seen=""
+	for service in playground_jaild playground_reaperd playground; do
+		seen="${seen} $(cat "${root}/var/run/${service}.pid" 2>/dev/null)"
+	done
+	expect "rc: the pid files are written anew" "three, others than ${victim}" "${seen}" anew "${seen}"
 	expect "rc: nobody else's process was ended" "process ${victim} lives" "$(alive "${victim}")" [ "$(alive "${victim}")" = "lives" ]
 	end_victim
 	rm -f "${root}/var/run/playground_facultyd.pid" "${root}/var/run/playground_facultyd_child.pid"
@@ -113,13 +116,13 @@ alive()
 	esac
 }
 
-# lacks WORD TEXT
-lacks()
+# anew PIDS: three, and none of them the stale one?
+anew()
 {
-	case " $2 " in
-	*" $1 "*) return 1 ;;
-	esac
-	return 0
+	# Words are meant to be split.
+	# shellcheck disable=SC2086
+	set -- $1
+	[ $# -eq 3 ] && [ "$1" != "${victim}" ] && [ "$2" != "${victim}" ] && [ "$3" != "${victim}" ]
 }
 
 end_victim()
@@ -140,7 +143,7 @@ rc_drain()
 # rc_boot: everything is down and /var/run is empty, as after a reboot; then the scripts run as a boot runs them.
 rc_boot()
 {
-	limited 120 "${cli}" -c "${config}" user create kit-boot >/dev/null 2>&1 || { result fail "rc: a tenant to come back to" "made" "playground user create failed"; return 1; }
+	attempt "rc: a tenant to come back to" 120 "${cli}" -c "${config}" user create kit-boot || return 1
 	limited 60 "${cli}" -c "${config}" user detach kit-boot >/dev/null 2>&1 || true
 	stop_all "rc: before the boot" || return 1
 	# What is mounted there would be somebody else's.

@@ -43,9 +43,10 @@ leftover()
 	expect "leftovers: $1" "none" "$2" [ -z "$2" ]
 }
 
-# our_jails, our_mounts, our_rules: what is left of ours in the kernel. Jails that die on their own are waited for.
+# our_jails, our_mounts, our_addresses, our_rules: what is left of ours in the kernel. Jails that die on their own are waited for.
 our_jails() { jls -d name 2>/dev/null | grep -E "${ourjails}" | sort -u; }
 our_mounts() { mount -p 2>/dev/null | awk '{ print $2 }' | grep -E -e "^${statedir}/" -e "^${work:-/nowhere}/"; }
+our_addresses() { [ ! -f "${state}/lo0.before" ] || ifconfig lo0 2>/dev/null | grep inet | sort | comm -13 "${state}/lo0.before" - | awk '$1 == "inet" && $2 ~ /^127[.]80[.]/ { print $2 }'; }
 our_rules() { rctl 2>/dev/null | grep -E -e "^jail:${ourjails#^}"; }
 
 group_leftovers()
@@ -110,6 +111,8 @@ sweep()
 		jail:pg?*) rctl -r "${rule}" 2>/dev/null ;;
 		esac
 	done
+	# Tenants' own addresses (sandbox.addresses), where they were not there before this run.
+	our_addresses | while IFS= read -r address; do ifconfig lo0 inet "${address}" -alias 2>/dev/null; done
 	if noted ruleset; then devfs rule -s "$(values ruleset)" delset 2>/dev/null; fi
 	for name in $(values module); do
 		# A module stays where somebody else has come to use it, or at a securelevel.

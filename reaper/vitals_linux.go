@@ -23,6 +23,9 @@ func (r *Runner) Vitals() map[string]Vitals {
 	return all
 }
 
+// mostCounted is more processes than a tenant may have.
+const mostCounted = 1 << 16
+
 // vitalsOf looks below a job's init. The oldest child is the program: the init started it first, and what loses its parent and
 // falls to the init is younger.
 func vitalsOf(init int) Vitals {
@@ -42,7 +45,8 @@ func vitalsOf(init int) Vitals {
 		first := slices.MinFunc(oldest, func(a, b child) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.pid, b.pid)) })
 		v.Pid = first.pid
 	}
-	for pids := children; len(pids) > 0; {
+	// A tree that forks faster than it is counted must not keep the count from ending.
+	for pids, left := children, mostCounted; len(pids) > 0 && left > 0; left-- {
 		pid := pids[0]
 		pids = append(pids[1:], procfs.Children(pid)...)
 		use, ok := procfs.UsageOf(pid)

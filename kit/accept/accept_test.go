@@ -132,7 +132,7 @@ func startSuite(t *testing.T) suiteRun {
 	tool, state := filepath.Join(bin, "playground"), filepath.Join(dir, "s")
 	config := filepath.Join(state, "playground.toml")
 	var script bytes.Buffer
-	if code := run(t.Context(), []string{"-patience", "1", "script"}, &script, io.Discard); code != 0 {
+	if code := run(t.Context(), []string{"-patience", "2", "script"}, &script, io.Discard); code != 0 {
 		t.Fatalf("script: exit %d", code)
 	}
 	text := fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\nlibexec_dir = %q\n\n[http]\nlisten = %q\n\n[jobs]\nterm_grace = \"3s\"\n\n"+

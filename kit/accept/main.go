@@ -4,8 +4,9 @@
 //
 //	accept [flags] acceptance | adversaries | survive -- COMMAND... | crash | work | escape | faculty | drain | bench | script
 //
-// It needs no network, writes no file but those it is told to, and destroys the tenants that it made. The exit status is 1 if a
-// check failed, 2 if it could not go on.
+// It needs no network, writes no file but those it is told to, and destroys the tenants that it made. "faculty" also names its
+// files in the configuration and restarts daemons; whoever runs it puts the configuration back. "script" only prints what work.script
+// of the configuration must hold for the rest. The exit status is 1 if a check failed, 2 if it could not go on.
 package main
 
 import (

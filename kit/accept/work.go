@@ -167,6 +167,23 @@ func (p *workplay) byTool(ctx context.Context) error {
 	found := slices.ContainsFunc(list.Data, func(one workRecord) bool { return one.Body.Kind == kindNote && one.Body.Text == "transport-check" })
 	p.report.check(err == nil && found, "work: playground thread records shows the note", "transport-check", "%d records, found %v, %v", len(list.Data), found, err)
 	p.nothingLeft("work: after the run")
+	return p.recorded(ctx, r.Thread)
+}
+
+// recorded writes a record by hand, and finds it and the run again.
+func (p *workplay) recorded(ctx context.Context, run string) error {
+	var written struct{ ID, Thread, Actor string }
+	err := p.operator(ctx, &written, "know", "the kit was here", "--body", `{"topic":"kit"}`)
+	p.report.check(err == nil && len(written.ID) == 64 && strings.HasPrefix(written.Thread, "th_"), "work: playground know writes a record", "an id and a thread", "%+v %v", written, err)
+	var thread struct {
+		Records      int64
+		Participants []string
+	}
+	err = p.operator(ctx, &thread, "thread", "show", written.Thread)
+	p.report.check(err == nil && thread.Records == 1 && slices.Equal(thread.Participants, []string{written.Actor}), "work: playground thread show knows its thread", "1 record of its author", "%+v %v", thread, err)
+	var list struct{ Data []runRow }
+	err = p.operator(ctx, &list, "runs", "list", "--actor", p.member, "--state", "done")
+	p.report.check(err == nil && len(list.Data) == 1 && list.Data[0].Thread == run, "work: playground runs list shows the member's run", "one, done", "%v %v", list.Data, err)
 	return nil
 }
 

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,7 +151,7 @@ func (p *workplay) tampered(ctx context.Context) (clean bool, reason string, err
 	if err != nil || bad != "" {
 		return false, bad, err
 	}
-	db, err := sql.Open("sqlite", path) // the driver comes with package record
+	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		return true, "", err
 	}
@@ -166,40 +166,16 @@ func (p *workplay) tampered(ctx context.Context) (clean bool, reason string, err
 	return true, reason, err
 }
 
-// copyLog copies the log as it is at one moment: its daemon is held still meanwhile.
+// copyLog copies the log as it is at one moment, beside the daemon that writes it. It only reads.
 func (p *workplay) copyLog(ctx context.Context, to string) (err error) {
-	s, err := p.status(ctx)
+	from := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.Join(p.options.data, "records.db")}).EscapedPath(), RawQuery: "mode=ro"}
+	db, err := sql.Open("sqlite", from.String()) // the driver comes with package record
 	if err != nil {
 		return err
 	}
-	pid := s.pid("playgroundd")
-	if pid == 0 {
-		return errors.New("playgroundd is down")
-	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT)) }()
-	for _, suffix := range []string{"", "-wal"} {
-		if err := copyTo(to+suffix, filepath.Join(p.options.data, "records.db")+suffix); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func copyTo(to, from string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	defer func() { err = errors.Join(err, db.Close()) }()
+	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)
+	return err
 }
 
 // firstBad verifies a log and says what is wrong with it first; "" is nothing.

@@ -84,7 +84,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if err := os.MkdirAll(k.out, 0o755); err != nil {
 		return fmt.Errorf("cannot make the folder for the kit: %w", err)
 	}
-	archive := filepath.Join(k.out, name+".tar.gz")
+	archive := filepath.Join(k.out, name+".tar.zst")
 	if err := writeArchive(archive, work, name); err != nil {
 		return err
 	}

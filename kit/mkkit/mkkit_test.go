@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"errors"
 	"io"
 	"os"
@@ -76,7 +75,7 @@ func TestArchive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	target := filepath.Join(out, "k.tar.gz")
+	target := filepath.Join(out, "k.tar.zst")
 	if err := writeArchive(target, root, "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -85,10 +84,11 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	plain, err := gzip.NewReader(file)
+	plain, err := zstd.NewReader(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer plain.Close()
 	var names []string
 	for archive := tar.NewReader(plain); ; {
 		h, err := archive.Next()
