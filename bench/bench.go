@@ -1,6 +1,7 @@
 // Package bench is "playground bench": it starts the suite in a temporary folder and measures it as its users meet it. A
 // command's round trip over MCP is timed beside the same shell started by a bare Go program and beside bwrap(1) with the
-// same namespaces; a job's output through its ring; and the memory of all processes.
+// same namespaces; a job's output through its ring; the way through the gateway beside the direct one and nginx; records, verdicts
+// and runs of the work loop; and the memory of all processes.
 //
 // Everything in a report comes from one run, and what is compared is measured in turns: each round takes a slice of every
 // row, so that a machine that grows busier or slower meanwhile does so for all of them. Ratios are taken inside a round.
@@ -22,7 +23,7 @@ type Options struct {
 	Bin    string        // the folder that holds the daemons
 	State  string        // a folder that does not exist yet; empty = one below the temporary folder. It is removed at the end
 	Rounds int           // how often each row takes its turn
-	Time   time.Duration // what all rounds take together; the gateway takes a third more, memory and output some 25 s
+	Time   time.Duration // what all rounds take together; the gateway takes a third more, the work loop half, memory and output some 30 s
 	Say    func(string)  // takes one line of news
 }
 
@@ -45,6 +46,7 @@ type Report struct {
 	Output    Output      `json:"output"`
 	Memory    []Footprint `json:"memory"`
 	Gateway   Gateway     `json:"gateway"`
+	Work      Work        `json:"work"`
 	Aims      []Aim       `json:"aims"`
 }
 
@@ -92,6 +94,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	if report.Gateway, err = measureGateway(ctx, o); err != nil {
+		return nil, err
+	}
+	if report.Work, err = measureWork(ctx, o); err != nil {
 		return nil, err
 	}
 	report.Machine.LoadEnd = loadAverage()

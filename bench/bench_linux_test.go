@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,36 @@ func TestGateway(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(state + "-workers"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state folder is still there: %v", err)
+	}
+	if all, err := family(); err != nil || len(all) > 0 {
+		t.Errorf("still running: %+v, %v", all, err)
+	}
+}
+
+// Records, verdicts and runs are measured with real programs, and nothing of it stays.
+func TestWork(t *testing.T) {
+	bin := os.Getenv("PLAYGROUND_BIN")
+	if bin == "" {
+		t.Skip("PLAYGROUND_BIN is not set: run `make test`, which builds the programs first")
+	}
+	state := stateName(t)
+	got, err := measureWork(t.Context(), Options{Bin: bin, State: state, Rounds: 2, Time: 2 * time.Second, Say: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Append) != 2*len(loads) || len(got.Verdicts) != 3 || len(got.Runs) != 4 || got.Capacity < 1 {
+		t.Errorf("%+v", got)
+	}
+	for _, row := range slices.Concat(got.Append, got.Verdicts, got.Runs) {
+		if row.Calls < 2 || row.P50 <= 0 || row.Rate <= 0 {
+			t.Errorf("%+v", row)
+		}
+	}
+	if w := got.Worker; w.Workers < 1 || w.Resident <= 0 || w.Part > w.Resident {
+		t.Errorf("%+v", w)
+	}
+	if _, err := os.Lstat(state + "-work"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state folder is still there: %v", err)
 	}
 	if all, err := family(); err != nil || len(all) > 0 {

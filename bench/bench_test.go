@@ -103,6 +103,10 @@ func sample() *Report {
 			{Row: Row{Way: wayDirect, Words: "directly", AtOnce: 1, P50: 0.1}},
 			{Row: Row{Way: wayGateway, Words: "through playgroundd", AtOnce: 1, P50: 0.3}, Added50: 0.2, ToNginx: &Ratio{1.2, 1, 1.4}}}},
 		Output: Output{Bytes: outputBytes, Rate: 250, Polled: Polled{Rate: 600, Received: 10, Pages: 40}},
+		Work: Work{Capacity: 16, Worker: WorkerMemory{Workers: 8, Resident: 21, Part: 9.5, Added: 11},
+			Append:   []WorkRow{{Row: Row{Words: "a plain file", AtOnce: 1, P50: 0.5}}, {Row: Row{Words: "a record", AtOnce: 32, P50: 0.75, Rate: 9000}, ToBase: &Ratio{1.5, 1.4, 1.6}}},
+			Verdicts: []WorkRow{{Row: Row{Words: "a verdict", AtOnce: 1, P50: 0.875, Rate: 777}}},
+			Runs:     []WorkRow{{Row: Row{Words: "sandboxed", AtOnce: 16, P50: 12.5, Rate: 31}, ToBase: &Ratio{3.5, 3, 4}}}},
 		Memory: []Footprint{{When: "idle, no tenant", Total: 30, Processes: 3, Daemons: []DaemonMemory{{Name: "playground-jaild", Resident: 7}, {Name: "playgroundd", Resident: 15}}}},
 	}
 	r.Aims = r.aims()
@@ -137,11 +141,15 @@ func TestTable(t *testing.T) {
 	for _, want := range []string{
 		"exec true, 4 tenants", "  123  ", "1.00-2.00", "JOB OUTPUT", "idle, no tenant", "jaild", "abacus, 2 cores", "was busy before",
 		"not measured: bwrap", "not measured: nginx: asleep",
+		"9000", "1.40-1.60", "0.88", "3.00-4.00", "its model thinks", "11.0\n",
 		"through playgroundd", "1.00-1.40", "100 open streams", "met     gateway's added latency, to nginx's: 1.20 times", "MISSED  exec over MCP, 32 at once, to bwrap: 1.25 times", "MISSED  job output: 250 MB/s", "met     memory, idle, no tenant: 30.0 MB",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
+	}
+	if strings.Contains(out.String(), "777") {
+		t.Errorf("a rate of verdicts is shown:\n%s", out.String())
 	}
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 140 || strings.HasSuffix(line, " \n") {
@@ -155,7 +163,7 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"p50_ms":1.234`, `"p50_to_bwrap":{"median":1.25,"low":1,"high":2}`, `"mb_per_second":250`, `"total_mb":30`, `"met":false`} {
+	for _, want := range []string{`"p50_ms":1.234`, `"p50_to_bwrap":{"median":1.25,"low":1,"high":2}`, `"mb_per_second":250`, `"total_mb":30`, `"met":false`, `"admission_capacity":16`, `"p50_to_base":{"median":3.5`} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("no %s in %s", want, data)
 		}

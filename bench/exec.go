@@ -25,6 +25,7 @@ type way struct {
 	name  string
 	words string
 	call  func(ctx context.Context, worker int) error
+	after func(ctx context.Context, worker int) error // what a call leaves to be done, which is not timed; may be nil
 	// spread says that the way's calls are spread over all tenants at the highest load.
 	spread bool
 }
@@ -77,16 +78,8 @@ func measureExec(ctx context.Context, agents agents, o Options) (rows []Row, ski
 			cells = append(cells, c)
 		}
 	}
-	// What is left of the time is divided anew before each turn, because a turn lasts until its last call has ended.
-	end, left := time.Now().Add(o.Time), o.Rounds*len(cells)
-	for round := range o.Rounds {
-		o.Say(fmt.Sprintf("commands, round %d of %d", round+1, o.Rounds))
-		for _, c := range cells {
-			if err := c.turn(ctx, time.Now().Add(time.Until(end)/time.Duration(left))); err != nil {
-				return nil, nil, fmt.Errorf("cannot measure %s, %d at once: %w", c.way.words, c.load, err)
-			}
-			left--
-		}
+	if err := takeTurns(ctx, cells, o, "commands", o.Time); err != nil {
+		return nil, nil, err
 	}
 	for _, c := range cells {
 		row := c.row()
@@ -94,6 +87,22 @@ func measureExec(ctx context.Context, agents agents, o Options) (rows []Row, ski
 		rows = append(rows, row)
 	}
 	return rows, skipped, nil
+}
+
+// takeTurns lets every cell have a turn in each round. What is left of the time is divided anew before each turn, because a turn
+// lasts until its last call has ended.
+func takeTurns(ctx context.Context, cells []*cell, o Options, what string, total time.Duration) error {
+	end, left := time.Now().Add(total), o.Rounds*len(cells)
+	for round := range o.Rounds {
+		o.Say(fmt.Sprintf("%s, round %d of %d", what, round+1, o.Rounds))
+		for _, c := range cells {
+			if err := c.turn(ctx, time.Now().Add(time.Until(end)/time.Duration(left))); err != nil {
+				return fmt.Errorf("cannot measure %s, %d at once: %w", c.way.words, c.load, err)
+			}
+			left--
+		}
+	}
+	return nil
 }
 
 // waysOf returns what can be compared on this machine.
@@ -177,6 +186,11 @@ func (c *cell) volley(ctx context.Context, done func() bool, times [][]time.Dura
 				}
 				if times != nil {
 					times[caller] = append(times[caller], time.Since(began))
+				}
+				if c.way.after != nil {
+					if err := c.way.after(ctx, worker); err != nil {
+						return err
+					}
 				}
 				if done() {
 					return nil

@@ -143,15 +143,8 @@ func compareWays(ctx context.Context, ways []way, o Options) (rows []GatewayRow,
 			cells = append(cells, &cell{way: w, load: load})
 		}
 	}
-	end, left := time.Now().Add(o.Time/3), o.Rounds*len(cells)
-	for round := range o.Rounds {
-		o.Say(fmt.Sprintf("workers, round %d of %d", round+1, o.Rounds))
-		for _, c := range cells {
-			if err := c.turn(ctx, time.Now().Add(time.Until(end)/time.Duration(left))); err != nil {
-				return nil, fmt.Errorf("cannot measure a worker %s, %d at once: %w", c.way.words, c.load, err)
-			}
-			left--
-		}
+	if err := takeTurns(ctx, cells, o, "workers", o.Time/3); err != nil {
+		return nil, err
 	}
 	for _, c := range cells {
 		row, direct := GatewayRow{Row: c.row()}, find(cells, wayDirect, c.load).row()

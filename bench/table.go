@@ -44,7 +44,7 @@ const firstColumn = 53
 // WriteTable writes the report for a person.
 func (r *Report) WriteTable(w io.Writer) error {
 	var text string
-	for _, part := range []func(*table){r.execRows, r.outputRows, r.gatewayRows, r.memoryRows} {
+	for _, part := range []func(*table){r.execRows, r.outputRows, r.gatewayRows, r.recordRows, r.runRows, r.memoryRows} {
 		var t table
 		part(&t)
 		text += t.text(firstColumn) + "\n"
@@ -97,6 +97,40 @@ func (r *Report) gatewayRows(t *table) {
 	}
 }
 
+// recordRows shows what the log and the judge take, beside the least that it could be.
+func (r *Report) recordRows(t *table) {
+	t.row("RECORDS", "at once", "p50 ms", "p99 ms", "per s", "p50/floor", "in rounds")
+	workRowsOf(t, r.Work.Append, true)
+	t.row()
+	workRowsOf(t, r.Work.Verdicts, false) // how many there were in a second says nothing: each needs a result between
+}
+
+// runRows shows what runs take.
+func (r *Report) runRows(t *table) {
+	t.row("RUNS", "at once", "p50 ms", "p99 ms", "per s", "p50/in process", "in rounds")
+	workRowsOf(t, r.Work.Runs, true)
+	if w := r.Work.Worker; w.Workers > 0 {
+		t.row("a worker's memory while its model thinks, MB", "workers", "RSS", "PSS", "it adds")
+		t.row("", fmt.Sprint(w.Workers), number(w.Resident), number(w.Part), number(w.Added))
+	}
+}
+
+func workRowsOf(t *table, rows []WorkRow, rates bool) {
+	load := 0
+	for _, row := range rows {
+		if load != 0 && load != row.AtOnce {
+			t.row()
+		}
+		load = row.AtOnce
+		rate := ""
+		if rates {
+			rate = fmt.Sprintf("%.0f", row.Rate)
+		}
+		base, spread := row.ToBase.words()
+		t.row(row.Words, fmt.Sprint(row.AtOnce), number(row.P50), number(row.P99), rate, base, spread)
+	}
+}
+
 // memoryRows shows the sum of all processes, then the resident size of each daemon.
 func (r *Report) memoryRows(t *table) {
 	if len(r.Memory) == 0 {
@@ -128,6 +162,8 @@ func (r *Report) footnotes() string {
 	}
 	b.WriteString(`MCP is the official Go client over loopback HTTP, and its own work is in the numbers. A ratio is the median of the rounds'
 ratios, beside their extremes. The floor reads the host's /etc/profile, bwrap none, a tenant's shell its sandbox's.
+The log and the judge of the rows RECORDS run in this program, on the disk of the state folder; all else is asked of the daemons.
+A verdict's row holds the call's and the verdict's records; what it adds to a call that is recorded anyway is what is above the floor.
 `)
 	if len(r.Memory) > 0 {
 		b.WriteString("Memory of all processes and of the rest (holders, inits, jobs) is PSS: shared pages are divided. That of a daemon is RSS.\n")

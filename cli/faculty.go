@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"playground/config"
@@ -39,7 +41,7 @@ func (e *Env) workers(f func(*facultyapi.Client) error) error {
 	client := facultyapi.NewClient(socket)
 	defer client.Disconnect()
 	err = f(client)
-	if e, ok := errors.AsType[*fault.Error](err); ok && strings.HasPrefix(e.Message, "cannot reach") {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.Unavailable && strings.HasPrefix(e.Message, "cannot reach") {
 		_ = e.WithHint("%s", startFacultyd)
 	}
 	if configErr == nil && c.Faculty.Definitions == "" && errors.Is(err, fault.Unavailable) {
@@ -267,7 +269,7 @@ func lastLines(data []byte, n int) []byte {
 	return data
 }
 
-// plainText writes text with its control characters, but for line ends and tabs, as codes.
+// plainText writes text with its control characters, those of the writing direction too, but for line ends and tabs, as codes.
 func plainText(w io.Writer, data []byte) error {
 	var b strings.Builder
 	for len(data) > 0 {
@@ -275,7 +277,7 @@ func plainText(w io.Writer, data []byte) error {
 		switch {
 		case r == '\n' || r == '\t':
 			b.WriteRune(r)
-		case r == utf8.RuneError && size == 1, r < ' ', r >= 0x7f && r < 0xa0:
+		case r == utf8.RuneError && size == 1, r < ' ', r >= 0x7f && r < 0xa0, unicode.Is(unicode.Bidi_Control, r):
 			for _, c := range data[:size] {
 				fmt.Fprintf(&b, `\x%02x`, c)
 			}
@@ -298,14 +300,9 @@ func (e *Env) FacultyCheck(context.Context) error {
 	if err != nil {
 		return err
 	}
-	var wrong []string
-	for _, def := range defs {
-		if err := tokenReadable(def.TokenFile); err != nil {
-			wrong = append(wrong, fmt.Sprintf("worker %s: %v", def.ID(), err))
-		}
-	}
-	if len(wrong) > 0 {
-		return fault.New(fault.Invalid, "%s", strings.Join(wrong, "; ")).WithHint("a token file belongs to root, with mode 0600")
+	if wrong := tokenProblems(c, defs); len(wrong) > 0 {
+		return fault.New(fault.Invalid, "%s", strings.Join(wrong, "; ")).
+			WithHint("make a token with openssl rand -hex 32, in a file of root or of %s with mode 0400: playground-facultyd(8) shows how", c.Host.DaemonUser)
 	}
 	if e.JSON {
 		return e.printJSON(map[string]any{"definitions": c.Faculty.Definitions, "workers": len(defs)})
@@ -321,8 +318,21 @@ func definitions(c config.Config) ([]faculty.Definition, error) {
 	return faculty.Load(c.Faculty.Definitions, config.PrivateFile)
 }
 
-func tokenReadable(path string) error {
-	token, err := config.SecretFile(path)
-	clear(token)
-	return err
+// tokenProblems says which workers' tokens playground-facultyd could not use.
+func tokenProblems(c config.Config, defs []faculty.Definition) (wrong []string) {
+	owners := make(map[[sha256.Size]byte]faculty.Definition)
+	for _, def := range defs {
+		token, err := c.WorkerToken(def.TokenFile)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("worker %s: %v", def.ID(), err))
+			continue
+		}
+		sum := sha256.Sum256(token)
+		clear(token)
+		if other, taken := owners[sum]; taken && other.Tenant != def.Tenant {
+			wrong = append(wrong, fmt.Sprintf("worker %s: it has the same token as %s, so that each tenant could speak to the other's worker", def.ID(), other.ID()))
+		}
+		owners[sum] = def
+	}
+	return wrong
 }

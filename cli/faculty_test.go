@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -173,12 +175,12 @@ func TestFacultyChanges(t *testing.T) {
 
 // What a worker wrote must not command the operator's terminal.
 func TestFacultyLogs(t *testing.T) {
-	f := &fakeWorkers{log: []byte("one\ntwo\x1b[2J\tü\xff\r\nthree\u009b\n")}
+	f := &fakeWorkers{log: []byte("one\ntwo\x1b[2J\tü\xff\r\nthree\u009b\u202e\n")}
 	for _, test := range []struct {
 		lines int
 		want  string
 	}{
-		{9, "one\ntwo\\x1b[2J\tü\\xff\\x0d\nthree\\xc2\\x9b\n"}, {2, "two\\x1b[2J\tü\\xff\\x0d\nthree\\xc2\\x9b\n"}, {1, "three\\xc2\\x9b\n"},
+		{9, "one\ntwo\\x1b[2J\tü\\xff\\x0d\nthree\\xc2\\x9b\\xe2\\x80\\xae\n"}, {2, "two\\x1b[2J\tü\\xff\\x0d\nthree\\xc2\\x9b\\xe2\\x80\\xae\n"}, {1, "three\\xc2\\x9b\\xe2\\x80\\xae\n"},
 	} {
 		e, stdout, _ := workers(t, f, false)
 		if err := e.FacultyLogs(t.Context(), "ann", test.lines, false); err != nil || stdout.String() != test.want {
@@ -225,5 +227,51 @@ func TestStatusTellsOfWorkers(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("doctor says %+v", report.Checks)
+	}
+}
+
+// The check reads tokens as both daemons will, and finds two tenants who could pass for each other.
+func TestFacultyCheck(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	a, b := strings.Repeat("a", 64)+"\n", strings.Repeat("b", 64)
+	for _, test := range []struct{ name, ann, bob, want string }{
+		{"good", a, b, ""},
+		{"same", a, a, "worker bob: it has the same token as ann"},
+		{"short", "sesame", b, "worker ann: cannot use token file"},
+		{"all are told", "sesame", "open", "; worker bob: cannot use token file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e, stdout, _ := workers(t, &fakeWorkers{}, false)
+			definitions := write("workers.json", fmt.Sprintf(`{"workers":[
+				{"tenant":"ann","program":"/p","address":"127.0.0.1:1","token_file":%q},
+				{"tenant":"bob","program":"/p","address":"127.0.0.1:2","token_file":%q}]}`, write("ann", test.ann), write("bob", test.bob)))
+			text, err := os.ReadFile(e.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(e.Config, fmt.Appendf(text, "[faculty]\ndefinitions = %q\n", definitions), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err = e.FacultyCheck(t.Context())
+			if test.want == "" {
+				if err != nil || !strings.Contains(stdout.String(), "2 workers") {
+					t.Fatalf("%v: %s", err, stdout)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(fault.HintOf(err), "playground-facultyd(8)") {
+				t.Errorf("got %v (%s)", err, fault.HintOf(err))
+			}
+			if err != nil && (strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "aaaa")) {
+				t.Errorf("it tells a token: %v", err)
+			}
+		})
 	}
 }

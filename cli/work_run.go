@@ -24,10 +24,8 @@ const (
 )
 
 const (
-	lastWord    = 10 * time.Second      // for a run's row to say that it ended
-	otherAnswer = time.Second           // for it to say that it waits; somebody else may have answered already
-	askAgain    = 20 * time.Millisecond // between two looks at it
-	comeBack    = 30 * time.Second      // for a daemon to be there again
+	lastWord = 10 * time.Second // for the daemon to tell how a run ended
+	comeBack = 30 * time.Second // for a daemon to be there again
 )
 
 // A RunSpec is what "playground run" starts. Nil and zero values take the tier's defaults.
@@ -135,7 +133,7 @@ func (e *Env) follow(ctx context.Context, client *workapi.Client, f following) e
 		}
 		var row workloop.Row
 		if err == nil {
-			row, err = e.row(ctx, client, f.thread, h)
+			row, err = e.row(ctx, client, f.thread)
 		}
 		cut := err == nil && !h.ended && h.asked == "" && row.State == workloop.Running
 		if cut || errors.Is(err, fault.Unavailable) && last > 0 {
@@ -191,24 +189,12 @@ func answerTo(ask workloop.Ask, text string) workapi.Answer {
 	return workapi.Answer{Decision: workloop.AnswerProvide, Value: value}
 }
 
-// row returns the run's row once it says what the last event said: the record of an outcome is there a moment before. After
-// a while it is returned as it is.
-func (e *Env) row(ctx context.Context, client *workapi.Client, thread string, after heard) (workloop.Row, error) {
-	patience := time.Duration(0)
-	switch {
-	case after.ended:
-		patience = lastWord
-	case after.asked != "":
-		patience = otherAnswer
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord+patience)
+// row returns the run's row. Whoever has seen an outcome is not told of the state before it, so one look is enough; it is taken even
+// where the time for following is over.
+func (e *Env) row(ctx context.Context, client *workapi.Client, thread string) (workloop.Row, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 	defer cancel()
-	for begin := time.Now(); ; wait(ctx, askAgain) {
-		row, err := client.Run(ctx, thread)
-		if err != nil || row.State != workloop.Running || time.Since(begin) >= patience {
-			return row, err
-		}
-	}
+	return client.Run(ctx, thread)
 }
 
 // ended prints the last word and returns the status of a run's end.

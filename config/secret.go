@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"playground/fault"
@@ -36,17 +40,49 @@ func PrivateFile(path string, most int64) ([]byte, error) {
 // PrivateFileOf is PrivateFile as a process of that user would judge: root looks whether a daemon's files are as the daemon
 // needs them. What is closed to all but its owner must then belong to that very user.
 func PrivateFileOf(path string, most int64, uid int) ([]byte, error) {
+	owners := []int{uid}
+	if uid == os.Geteuid() {
+		owners = append(owners, 0)
+	}
+	return readPrivate(path, most, reader{owners: owners})
+}
+
+// A reader says which private files are read.
+type reader struct {
+	owners  []int // whose they may be
+	oneName bool  // the file has no hard link
+}
+
+// names are the owners, for a hint.
+func (r reader) names() string {
+	var names []string
+	for _, uid := range r.owners {
+		name := "uid " + strconv.Itoa(uid)
+		if uid == 0 {
+			name = "root"
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+func readPrivate(path string, most int64, who reader) ([]byte, error) {
 	// Without O_NONBLOCK, opening a fifo would wait for a writer for ever.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK): // EMLINK is FreeBSD's word for it
 		return nil, fault.Wrap(fault.Invalid, err, "cannot read private file: it must not be a symbolic link").
 			WithHint("name the file itself")
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fault.Wrap(fault.Invalid, err, "cannot read private file").
+			WithHint("run this as its owner; or, for a daemon, give the file with mode 0400 to uid %d, who must be able to enter its folder", os.Geteuid())
 	case err != nil:
 		return nil, fault.Wrap(fault.Invalid, err, "cannot read private file")
 	}
 	defer func() { _ = f.Close() }() // read only: nothing to lose
-	if err := private(f, uid); err != nil {
+	if err := private(f, who); err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
@@ -60,7 +96,7 @@ func PrivateFileOf(path string, most int64, uid int) ([]byte, error) {
 }
 
 // private refuses a file that somebody else can read or replace.
-func private(f *os.File, uid int) error {
+func private(f *os.File, who reader) error {
 	info, err := f.Stat()
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "cannot read private file")
@@ -76,12 +112,13 @@ func private(f *os.File, uid int) error {
 	if !ok {
 		return fault.New(fault.Internal, "cannot read private file %q: its owner is unknown", f.Name())
 	}
-	if !owned(stat.Uid, uid) || uid != os.Geteuid() && int64(stat.Uid) != int64(uid) {
+	if !slices.Contains(who.owners, int(stat.Uid)) {
 		return fault.New(fault.Invalid, "cannot read private file %q: it belongs to uid %d", f.Name(), stat.Uid).
-			WithHint("chown it to root or to uid %d", uid)
+			WithHint("chown it to %s", who.names())
+	}
+	if who.oneName && stat.Nlink > 1 {
+		return fault.New(fault.Invalid, "cannot read private file %q: it has more than one name (a hard link)", f.Name()).
+			WithHint("copy it to a file of its own")
 	}
 	return nil
 }
-
-// owned reports whether a file of uid is ours: root's, or the process's own.
-func owned(uid uint32, self int) bool { return uid == 0 || int64(uid) == int64(self) }

@@ -71,14 +71,22 @@ func TestSecretFile(t *testing.T) {
 	}
 }
 
-func TestOwned(t *testing.T) {
+// Whose file is read depends on who is to read it: root's is as good as one's own, but root looks on another user's behalf for files
+// that this user can read.
+func TestOwners(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("sesame"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
-		uid  uint32
-		self int
-		want bool
-	}{{0, 1000, true}, {1000, 1000, true}, {1001, 1000, false}, {1000, 0, false}} {
-		if got := owned(tt.uid, tt.self); got != tt.want {
-			t.Errorf("owned(%d, %d) = %v", tt.uid, tt.self, got)
+		owner, reader int
+		want          bool
+	}{{0, 0, true}, {0, 65533, false}, {65533, 65533, true}, {65532, 65533, false}, {65533, 0, false}} {
+		if err := os.Chown(path, tt.owner, -1); err != nil || os.Geteuid() != 0 {
+			t.Skipf("cannot give a file away: %v", err)
+		}
+		if _, err := PrivateFileOf(path, 100, tt.reader); (err == nil) != tt.want {
+			t.Errorf("a file of %d for %d: %v", tt.owner, tt.reader, err)
 		}
 	}
 }

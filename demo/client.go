@@ -18,28 +18,37 @@ import (
 type client struct {
 	name    string
 	session *mcp.ClientSession
+	http    http.Transport // of a client over HTTP
 	t       *transcript
 }
 
-// connect opens an MCP connection over transport.
-func connect(ctx context.Context, t *transcript, name string, transport mcp.Transport) (*client, error) {
+// connect opens an MCP connection over transport, with the newest version of the protocol or the given one.
+func (c *client) connect(ctx context.Context, protocol string, transport mcp.Transport) (err error) {
 	began := time.Now()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "playground-demo", Version: version.String()},
-		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}).Connect(ctx, transport, nil)
+	c.session, err = mcp.NewClient(&mcp.Implementation{Name: "playground-demo", Version: version.String()},
+		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}).Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect %s: %w", name, err)
+		return fmt.Errorf("cannot connect %s: %w", c.name, err)
 	}
-	result := session.InitializeResult()
+	result := c.session.InitializeResult()
 	if result != nil && result.ServerInfo != nil {
-		t.answered(fmt.Sprintf("connected to %s %s, MCP %s", result.ServerInfo.Name, result.ServerInfo.Version, result.ProtocolVersion), time.Since(began))
+		c.t.answered(fmt.Sprintf("connected to %s %s, MCP %s", result.ServerInfo.Name, result.ServerInfo.Version, result.ProtocolVersion), time.Since(began))
 	}
-	return &client{name: name, session: session, t: t}, nil
+	return nil
 }
 
-// overHTTP returns a transport to the suite's endpoint.
-func overHTTP(endpoint, token string) (mcp.Transport, *http.Transport) {
-	base := &http.Transport{}
-	return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: mcpclient.Bearer{Token: token, Next: base}}}, base
+// overHTTP connects a tenant's client to the suite's endpoint. hangUp closes it.
+func (d *demo) overHTTP(ctx context.Context, tenant, protocol string) (*client, error) {
+	endpoint := "http://" + d.suite.Config.HTTP.Listen + "/mcp"
+	c := &client{name: tenant, t: d.t}
+	d.t.asked(tenant, "connect to "+endpoint)
+	bearer := mcpclient.Bearer{Token: d.tokens[tenant], Next: &c.http}
+	if err := c.connect(ctx, protocol, &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: &http.Client{Transport: bearer}}); err != nil {
+		c.http.CloseIdleConnections()
+		return nil, err
+	}
+	d.clients = append(d.clients, c)
+	return c, nil
 }
 
 // call calls a tool and shows both directions.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,10 +119,14 @@ func play(ctx context.Context, t *transcript, o Options, state string) error {
 	if o.NoIsolation {
 		isolation = "none"
 	}
-	d := &demo{t: t, env: *o.Env, state: state, isolated: !o.NoIsolation}
+	d := &demo{t: t, env: *o.Env, state: state, isolated: !o.NoIsolation, tokens: map[string]string{}}
+	d.api.http.Transport = &http.Transport{}
 	options := suite.Options{State: state, Listen: listen, Isolation: isolation, Bin: o.Env.Bin, Say: d.news.add, Edit: d.firstConfig}
 	if err := d.act(ctx, "The suite starts: three daemons, as this user, from one folder", options, d.steps); err != nil {
 		return err
+	}
+	if o.NoIsolation {
+		return nil // all that follows needs it
 	}
 	if err := d.secondConfig(); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -33,11 +32,12 @@ type demo struct {
 	ada, grace *client
 	session    string // ada's
 	job        string // of ada, for grace to try
-	idle       []*http.Transport
 
+	clients []*client         // all that are connected
+	tokens  map[string]string // by tenant
 	api     instance          // /v1, as the operator
-	tokens  map[string]string // of the tenants that come back in the second act
-	faculty string            // the example's cohort; "" = it could not be built
+	run     string            // the thread of the second act's run
+	faculty bool              // the example is in its tenant's sandbox
 }
 
 // The two tenants.
@@ -72,45 +72,49 @@ func (d *demo) inOrder(ctx context.Context, steps ...func(context.Context) error
 
 // hangUp closes what is still connected.
 func (d *demo) hangUp() {
-	for _, c := range []*client{d.ada, d.grace} {
-		if c != nil {
-			_ = c.session.Close() // the daemons stop next
-		}
+	for _, c := range d.clients {
+		_ = c.session.Close() // the daemons stop next
+		c.http.CloseIdleConnections()
 	}
-	for _, transport := range d.idle {
-		transport.CloseIdleConnections()
-	}
+	d.clients = nil
+	d.api.http.CloseIdleConnections()
 }
 
 // tenants makes two tenants and connects a client for each.
-func (d *demo) tenants(ctx context.Context) error {
+func (d *demo) tenants(ctx context.Context) (err error) {
 	d.t.title("Two tenants, each with a sandbox and a token of its own")
-	endpoint := "http://" + d.suite.Config.HTTP.Listen + "/mcp"
 	for _, name := range []string{first, second} {
-		var created userapi.Created
-		began := time.Now()
-		err := d.operator(ctx, "user create "+name, func(e *cli.Env, ctx context.Context) error {
-			return e.UserCreate(ctx, name, cli.CreateOptions{})
-		}, &created)
-		if err != nil {
+		if err := d.tenant(ctx, name, ""); err != nil {
 			return err
-		}
-		d.t.answered(fmt.Sprintf("session %s, persona %q, isolation %s, network %s, token %s...", created.User.Sandbox.Name,
-			created.User.Sandbox.Persona, created.User.Sandbox.Isolation, created.User.Sandbox.Network, created.User.Token.Prefix), time.Since(began))
-		transport, idle := overHTTP(endpoint, created.Token)
-		d.idle = append(d.idle, idle)
-		d.t.asked(name, "connect to "+endpoint)
-		c, err := connect(ctx, d.t, name, transport)
-		if err != nil {
-			return err
-		}
-		if name == first {
-			d.ada = c
-		} else {
-			d.grace = c
 		}
 	}
+	if d.ada, err = d.overHTTP(ctx, first, ""); err != nil {
+		return err
+	}
+	if d.grace, err = d.overHTTP(ctx, second, ""); err != nil {
+		return err
+	}
 	return d.tools(ctx)
+}
+
+// tenant makes a tenant and keeps its token.
+func (d *demo) tenant(ctx context.Context, name, network string) error {
+	shown := "user create " + name
+	if network != "" {
+		shown += " --network " + network
+	}
+	var created userapi.Created
+	began := time.Now()
+	err := d.operator(ctx, shown, func(e *cli.Env, ctx context.Context) error {
+		return e.UserCreate(ctx, name, cli.CreateOptions{Network: network})
+	}, &created)
+	if err != nil {
+		return err
+	}
+	d.t.answered(fmt.Sprintf("session %s, persona %q, isolation %s, network %s, token %s...", created.User.Sandbox.Name,
+		created.User.Sandbox.Persona, created.User.Sandbox.Isolation, created.User.Sandbox.Network, created.User.Token.Prefix), time.Since(began))
+	d.tokens[name] = created.Token
+	return nil
 }
 
 // tools checks that the eight tools are there.
@@ -322,8 +326,8 @@ func (d *demo) stdio(ctx context.Context) error {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	d.t.asked("$", "playground mcp --tenant "+first)
-	c, err := connect(ctx, d.t, first+" (stdio)", &mcp.CommandTransport{Command: cmd})
-	if err != nil {
+	c := &client{name: first + " (stdio)", t: d.t}
+	if err := c.connect(ctx, "", &mcp.CommandTransport{Command: cmd}); err != nil {
 		return fmt.Errorf("%w\n%s", err, stderr.String())
 	}
 	if _, err := c.call(ctx, "open_session", map[string]any{}); err != nil {

@@ -2,6 +2,7 @@ package faculty
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func Parse(text []byte) ([]Definition, error) {
 		return nil, fault.New(fault.Invalid, "the definitions have %d bytes, over the limit of %d", len(text), MaxDefinitions)
 	}
 	if err := checkKeys(text); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "the definitions are not valid").WithHint(pageHint)
+		return nil, fault.Wrap(fault.Invalid, plain(err), "the definitions are not valid").WithHint(pageHint)
 	}
 	var file rawFile
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -90,8 +91,11 @@ func Parse(text []byte) ([]Definition, error) {
 
 const pageHint = "playground-facultyd(8) describes the file"
 
-// plain takes Go's types out of a decoder's error.
+// plain takes Go's words out of a decoder's error.
 func plain(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the file is empty or cut off (%w)", err)
+	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
 	}
@@ -100,7 +104,7 @@ func plain(err error) error {
 
 // define checks all workers, each by itself and against the others.
 func define(raw []rawWorker) (defs []Definition, problems []string) {
-	ids, addresses := make(map[string]bool), make(map[netip.AddrPort]string)
+	ids, addresses, tokens := make(map[string]bool), make(map[netip.AddrPort]string), make(map[string]Definition)
 	for i, r := range raw {
 		d, wrong := r.build()
 		if len(wrong) == 0 && ids[d.ID()] {
@@ -109,11 +113,15 @@ func define(raw []rawWorker) (defs []Definition, problems []string) {
 		if other, taken := addresses[d.Address]; len(wrong) == 0 && taken {
 			wrong = append(wrong, fmt.Sprintf("address %s is that of %s too", d.Address, other))
 		}
+		if other, taken := tokens[d.TokenFile]; len(wrong) == 0 && taken && other.Tenant != d.Tenant {
+			wrong = append(wrong, fmt.Sprintf("token_file is that of %s too: each tenant could speak to the other's worker", other.ID()))
+		}
 		for _, text := range wrong {
 			problems = append(problems, fmt.Sprintf("worker %d (%.70q): %s", i+1, d.ID(), text))
 		}
 		ids[d.ID()] = true
 		addresses[d.Address] = d.ID()
+		tokens[d.TokenFile] = d
 		defs = append(defs, d)
 	}
 	return defs, problems
@@ -256,7 +264,7 @@ func checkObject(dec *json.Decoder, objects int) error {
 func Load(file string, read func(path string, most int64) ([]byte, error)) ([]Definition, error) {
 	text, err := read(file, MaxDefinitions)
 	if err != nil {
-		return nil, err
+		return nil, fault.Wrap(fault.Invalid, err, "cannot use the definitions").WithHint("%s", cmp.Or(fault.HintOf(err), pageHint))
 	}
 	defs, err := Parse(text)
 	if err != nil {

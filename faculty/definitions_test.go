@@ -103,6 +103,8 @@ func TestParseRefuses(t *testing.T) {
 		"too many args":         {file(worker(`args:[` + strings.Repeat(`"a",`, 300) + `"a"]`)), "more than 256"},
 		"same worker twice":     {file(worker(), worker(`address:"127.0.0.1:2"`)), "another of this tenant"},
 		"same address twice":    {file(worker(), worker(`tenant:"bob"`)), "is that of alice too"},
+		"same token for two":    {file(worker(), worker(`tenant:"bob"`, `address:"127.0.0.1:2"`)), "token_file is that of alice too"},
+		"cut off":               {`{"workers":[`, "cut off"},
 		"too many workers":      {file(many...), "1025 workers"},
 		"too large":             {`{"workers":[]}` + strings.Repeat(" ", 1<<20), "over the limit"},
 		"all problems are told": {file(worker(`program:"p"`), worker(`tenant:"bob"`, `token_file:"t"`)), "token_file"},

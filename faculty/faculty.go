@@ -125,6 +125,8 @@ func (e Exit) String() string {
 		text = fmt.Sprintf("exited with %d", *r.ExitCode)
 	case r.Signal != "":
 		text = "killed by " + r.Signal
+	case r.Outcome == job.Cancelled:
+		text = "stopped" // by the host, which the operator does not know as a cancelled command
 	case r.Error != "":
 		text += ": " + r.Error
 	}

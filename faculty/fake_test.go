@@ -32,6 +32,8 @@ type world struct {
 	down      bool              // reaperd does not answer
 	startErr  error             // of the next starts
 	lostReply bool              // the next start works, and nobody hears
+	hang      map[string]bool   // tenants whose commands end only with their caller
+	stageSays string            // staging fails with this on its standard error
 	staged    map[string]string // tokens by tenant and path
 	execs     []job.Spec
 	starts    []job.ServiceSpec
@@ -89,9 +91,12 @@ func (w *world) Open(_ context.Context, tenant string, _ jail.OpenOptions) (jail
 	return s, nil
 }
 
-func (w *world) Close(_ context.Context, tenant string) (jail.Sandbox, error) {
+func (w *world) Close(ctx context.Context, tenant string) (jail.Sandbox, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if ctx.Err() != nil {
+		return jail.Sandbox{}, ctx.Err()
+	}
 	if w.handles[tenant] == 0 {
 		return jail.Sandbox{}, fault.New(fault.NotOpen, "the session is not open")
 	}
@@ -111,14 +116,24 @@ func (w *world) Get(_ context.Context, tenant string) (jail.Sandbox, error) {
 
 var errDown = fault.New(fault.Unavailable, "cannot reach playground-reaperd")
 
-func (w *world) Exec(_ context.Context, spec job.Spec, _, _ int) (job.Execution, error) {
+func (w *world) Exec(ctx context.Context, spec job.Spec, _, _ int) (job.Execution, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.hang[spec.Tenant] {
+		w.mu.Unlock()
+		<-ctx.Done()
+		w.mu.Lock()
+		return job.Execution{}, ctx.Err()
+	}
 	if w.down {
 		return job.Execution{}, errDown
 	}
 	if w.handles[spec.Tenant] == 0 {
 		return job.Execution{}, fault.New(fault.NotOpen, "the session is not open")
+	}
+	if w.stageSays != "" && spec.Stdin != nil {
+		code := 1
+		return job.Execution{Result: job.Result{Outcome: job.Exited, ExitCode: &code}, Stderr: ring.Captured{Tail: []byte(w.stageSays)}}, nil
 	}
 	spec.Stdin = slices.Clone(spec.Stdin)
 	w.execs = append(w.execs, spec)

@@ -39,9 +39,9 @@ type Service struct {
 const (
 	againAfter   = 500 * time.Millisecond
 	pollWait     = 20 * time.Second
-	startLimit   = 60 * time.Second // of one start
-	releaseLimit = 5 * time.Second
-	startsAtOnce = 4                // each takes a place among its tenant's commands
+	startLimit   = 30 * time.Second // of one start, once it has its place
+	releaseLimit = 5 * time.Second  // of each step
+	startsAtOnce = 8                // of all tenants, one of each: every start takes a place among the commands
 	answerLimit  = 20 * time.Second // of a call that must not be cut off, or nobody would know what it did
 )
 
@@ -76,7 +76,7 @@ type host struct {
 	marks  marks
 	failed func(id string, err error) // tells of what the operator of the host must know
 	note   func(id, text string)      // tells what a worker does
-	starts chan struct{}              // has room for as many starts as may go on at once
+	places *places
 }
 
 func newKeeper(h *host, def Definition) *keeper {
@@ -150,7 +150,7 @@ func (k *keeper) do(ctx context.Context, act Act) {
 		k.mu.Lock()
 		def := k.def
 		k.mu.Unlock()
-		startCtx, stop := context.WithTimeout(ctx, startLimit)
+		startCtx, stop := context.WithCancel(ctx)
 		k.stop = stop
 		k.work.Go(func() {
 			defer stop()

@@ -35,6 +35,7 @@ type logFile struct {
 	start  int64 // position of the file's first byte, counted since this process opened it
 	before int64 // position of the first byte of the file set aside last
 	size   int64
+	broken bool  // the last line has no end yet
 	failed error // of the last write
 }
 
@@ -61,6 +62,14 @@ func (l *logFile) openLocked() error {
 func (l *logFile) write(p []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.writeLocked(p)
+}
+
+func (l *logFile) writeLocked(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	l.broken = p[len(p)-1] != '\n'
 	err := l.openLocked()
 	for len(p) > 0 && err == nil {
 		if l.size >= l.most {
@@ -84,7 +93,13 @@ func (l *logFile) write(p []byte) error {
 
 // note appends a line of ours.
 func (l *logFile) note(now time.Time, text string) error {
-	return l.write(fmt.Appendf(nil, "--- %s playground-facultyd: %s\n", now.Format(time.RFC3339), text))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := ""
+	if l.broken {
+		end = "\n"
+	}
+	return l.writeLocked(fmt.Appendf(nil, "%s--- %s playground-facultyd: %s\n", end, now.Format(time.RFC3339), text))
 }
 
 // rotateLocked sets the file aside and opens a new one.

@@ -53,7 +53,7 @@ func NewManager(opts Options) *Manager {
 	return &Manager{
 		opts: opts, booted: make(chan struct{}), keepers: make(map[string]*keeper),
 		host: &host{jails: opts.Jails, reaper: opts.Reaper, token: opts.Token, path: opts.Path, marks: marks(opts.Dir), failed: opts.Failed, note: opts.Note,
-			starts: make(chan struct{}, startsAtOnce)},
+			places: newPlaces(startsAtOnce)},
 	}
 }
 
@@ -153,11 +153,11 @@ func (m *Manager) startAll() {
 		if _, stopped := m.host.marks.get(markStopped, k.id); stopped {
 			continue
 		}
-		k.wish((*Machine).Start)
+		k.wish(k.as(def, (*Machine).Start))
 	}
 }
 
-// keep returns the worker's keeper, with the definition as it is now, and makes one if there is none.
+// keep returns the worker's keeper, and makes one if there is none.
 func (m *Manager) keep(def Definition) (*keeper, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +170,6 @@ func (m *Manager) keep(def Definition) (*keeper, error) {
 		m.keepers[k.id] = k
 		m.spawn(k)
 	}
-	k.define(def)
 	return k, nil
 }
 
@@ -192,9 +191,13 @@ func (m *Manager) leftovers() error {
 // find returns the keeper of a worker that is kept, whatever the definitions say by now.
 func (m *Manager) find(id string) (*keeper, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k := m.keepers[id]; k != nil {
+	k := m.keepers[id]
+	m.mu.Unlock()
+	if k != nil {
 		return k, nil
+	}
+	if _, err := m.defined(id); err == nil {
+		return nil, fault.New(fault.NotFound, "worker %q was never started", id).WithHint("playground faculty start %s", id)
 	}
 	return nil, unknownWorker(id)
 }
@@ -261,7 +264,7 @@ func (m *Manager) begin(ctx context.Context, id string, wish func(*Machine, time
 	if err := m.host.marks.drop(markStopped, id); err != nil {
 		return Worker{}, fault.Wrap(fault.Unavailable, err, "cannot forget that worker %q was stopped", id)
 	}
-	k.wish(wish)
+	k.wish(k.as(def, wish))
 	return k.settle(ctx, func(s State) bool { return s != Starting && s != Stopping })
 }
 

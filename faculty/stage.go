@@ -43,11 +43,11 @@ func stage(ctx context.Context, r Reaper, d Definition, isolation jail.Isolation
 	if done.Outcome == job.Exited && done.ExitCode != nil && *done.ExitCode == 0 {
 		return nil
 	}
-	said := strings.TrimSpace(string(done.Stderr.Head) + string(done.Stderr.Tail))
+	said := strings.TrimSpace(tidy(string(done.Stderr.Head)+string(done.Stderr.Tail), maxProblem))
 	if said == "" {
 		said = Exit{Result: done.Result}.String()
 	}
-	return fault.New(fault.Unavailable, "cannot stage the token of worker %q in its sandbox: %.300s", d.ID(), said)
+	return fault.New(fault.Unavailable, "cannot stage the token of worker %q in its sandbox: %s", d.ID(), said)
 }
 
 // unstage takes the token away again. A sandbox that is gone has none.

@@ -35,47 +35,31 @@ func (k *keeper) start(ctx, life context.Context, def Definition) {
 	})
 }
 
-// prepareAndStart attaches the sandbox, stages the token and starts the service.
+// slow is a start that took too long, mostly because the tenant keeps its sandbox from running anything.
+func slow() error {
+	return fault.New(fault.Unavailable, "its sandbox was not ready within %v", startLimit).
+		WithHint("look what keeps the tenant's sandbox from running a command")
+}
+
+// prepareAndStart waits for its turn, makes the sandbox ready and starts the service.
 func (k *keeper) prepareAndStart(ctx, life context.Context, def Definition) (job.Service, error) {
-	select {
-	case k.host.starts <- struct{}{}:
-		defer func() { <-k.host.starts }()
-	case <-ctx.Done():
-		return job.Service{}, context.Cause(ctx)
-	}
-	if err := k.clear(ctx, def); err != nil {
-		return job.Service{}, err
-	}
-	token, err := k.host.token(def.TokenFile)
+	leave, err := k.host.places.take(ctx, def.Tenant)
 	if err != nil {
 		return job.Service{}, err
 	}
-	defer clear(token)
-	sandbox, err := k.attach(ctx, def)
-	if err != nil {
-		return job.Service{}, err
-	}
-	if err := place(def, sandbox); err != nil {
-		return job.Service{}, err
-	}
-	err = stage(ctx, k.host.reaper, def, sandbox.Isolation, token)
-	if errors.Is(err, fault.NotOpen) { // jaild was started anew and has forgotten our handle
-		if err := k.host.marks.drop(markHandle, k.id); err != nil {
-			return job.Service{}, err
-		}
-		if sandbox, err = k.attach(ctx, def); err == nil {
-			err = stage(ctx, k.host.reaper, def, sandbox.Isolation, token)
-		}
+	defer leave()
+	limited, cancel := context.WithTimeoutCause(ctx, startLimit, slow())
+	defer cancel()
+	sandbox, err := k.prepare(limited, def)
+	if limited.Err() != nil {
+		return job.Service{}, context.Cause(limited)
 	}
 	if err != nil {
 		return job.Service{}, err
 	}
 	spec := job.ServiceSpec{Tenant: def.Tenant, Name: def.service(), Argv: def.argv(sandbox.Isolation), Env: def.environment(k.host.path, sandbox.Persona)}
-	if ctx.Err() != nil {
-		return job.Service{}, context.Cause(ctx)
-	}
-	callCtx, cancel := context.WithTimeout(life, answerLimit)
-	defer cancel()
+	callCtx, cancelCall := context.WithTimeout(life, answerLimit)
+	defer cancelCall()
 	service, err := k.host.reaper.Start(callCtx, spec)
 	for err != nil && unknown(err) {
 		// Whether it runs is not known, until reaperd says so or is gone with all that it ran.
@@ -85,6 +69,35 @@ func (k *keeper) prepareAndStart(ctx, life context.Context, def Definition) (job
 		pause(life, againAfter)
 	}
 	return service, err
+}
+
+// prepare ends what is left of the worker, attaches the sandbox and stages the token.
+func (k *keeper) prepare(ctx context.Context, def Definition) (jail.Sandbox, error) {
+	if err := k.clear(ctx, def); err != nil {
+		return jail.Sandbox{}, err
+	}
+	token, err := k.host.token(def.TokenFile)
+	if err != nil {
+		return jail.Sandbox{}, err
+	}
+	defer clear(token)
+	sandbox, err := k.attach(ctx, def)
+	if err != nil {
+		return sandbox, err
+	}
+	if err := place(def, sandbox); err != nil {
+		return sandbox, err
+	}
+	err = stage(ctx, k.host.reaper, def, sandbox.Isolation, token)
+	if errors.Is(err, fault.NotOpen) { // jaild was started anew and has forgotten our handle
+		if err := k.host.marks.drop(markHandle, k.id); err != nil {
+			return sandbox, err
+		}
+		if sandbox, err = k.attach(ctx, def); err == nil {
+			err = stage(ctx, k.host.reaper, def, sandbox.Isolation, token)
+		}
+	}
+	return sandbox, err
 }
 
 // unknown reports whether an error leaves open what reaperd did.
@@ -113,10 +126,13 @@ func (k *keeper) release(ctx context.Context, def Definition) {
 	if _, ok := k.host.marks.get(markHandle, k.id); !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+	limited, cancel := context.WithTimeout(ctx, releaseLimit)
+	unstage(limited, k.host.reaper, def)
+	cancel()
+	// With a time of its own: a sandbox in which nothing runs any more must be given back too.
+	limited, cancel = context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	unstage(ctx, k.host.reaper, def)
-	_, err := k.host.jails.Close(ctx, def.Tenant)
+	_, err := k.host.jails.Close(limited, def.Tenant)
 	if err == nil || errors.Is(err, fault.NotFound) || errors.Is(err, fault.NotOpen) {
 		err = k.host.marks.drop(markHandle, k.id)
 	}

@@ -25,12 +25,17 @@ func (k *keeper) wish(change func(*Machine, time.Time) Act) {
 	}
 }
 
-// define takes a definition over, for the next start.
-func (k *keeper) define(def Definition) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.def = def
-	k.machine.SetDelay(def.RestartDelay)
+// as is a change that takes a definition over, unless it leaves a life alone that is as an earlier definition says.
+func (k *keeper) as(def Definition, change func(*Machine, time.Time) Act) func(*Machine, time.Time) Act {
+	return func(m *Machine, now time.Time) Act {
+		alive := m.State() == Starting || m.State() == Running
+		act := change(m, now)
+		if !alive || act != ActNone {
+			k.def = def
+			m.SetDelay(def.RestartDelay)
+		}
+		return act
+	}
 }
 
 func (k *keeper) definition() Definition {
@@ -92,7 +97,7 @@ func (k *keeper) settle(ctx context.Context, wanted func(State) bool) (Worker, e
 	}
 }
 
-// Bounds of what a report may say, in bytes: it repeats what a worker said.
+// Bounds of what a report or a problem may say, in bytes: they repeat what a tenant's program said.
 const (
 	maxProblem = 300
 	maxServer  = 120
@@ -114,7 +119,7 @@ func (k *keeper) report(health Health) error {
 // tidy makes a text fit for a terminal.
 func tidy(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == unicode.ReplacementChar {
 			return ' '
 		}
 		return r

@@ -252,7 +252,7 @@ func (x *forward) pump(ctx context.Context, from io.Reader, buffer []byte, n int
 		total += int64(n)
 		if total > x.gateway.options.ResponseBytes {
 			x.cut = true
-			return TooLarge, errors.New("the answer is over the limit")
+			return TooLarge, errAnswer
 		}
 		if n > 0 {
 			if _, writeErr := x.w.Write(buffer[:n]); writeErr != nil {

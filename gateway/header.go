@@ -19,6 +19,12 @@ func passesUp(name string) bool {
 	case sessionHeader: // translated
 		return false
 	}
+	if strings.Contains(name, "_") { // which many servers take for a hyphen
+		switch http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")) {
+		case sessionHeader, versionHeader:
+			return false
+		}
+	}
 	return strings.HasPrefix(name, "Mcp-")
 }
 
@@ -81,21 +87,45 @@ func up(h http.Header, token, upstream string) http.Header {
 }
 
 // down copies the worker's headers to the client's answer. A value that holds one of the secrets stays here, wherever the
-// worker put it.
+// worker put it, and so does leave to keep the answer in a cache that other tenants share.
 func down(out, h http.Header, secrets ...string) {
 	named := hops(h)
 	for name, values := range h {
-		if !passesDown(name) || named[name] || holds(values, secrets) {
+		// What describes the body has words that a short session id, such as "1", is a part of by chance.
+		least := 1
+		if !strings.HasPrefix(name, "Mcp-") {
+			least = minSecret
+		}
+		if !passesDown(name) || named[name] || holds(values, secrets, least) || name == "Cache-Control" && shares(values) {
 			continue
 		}
 		out[name] = values
 	}
 }
 
-func holds(values, secrets []string) bool {
+// minSecret is a length that no header has by chance.
+const minSecret = 16
+
+// holds reports whether a value has a secret of at least so many bytes in it.
+func holds(values, secrets []string, least int) bool {
 	for _, value := range values {
 		for _, secret := range secrets {
-			if secret != "" && strings.Contains(value, secret) {
+			if len(secret) >= least && strings.Contains(value, secret) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// shares reports whether a directive lets a shared cache keep the answer to a request with Authorization (RFC 9111 section 3.5). The
+// URL is the same for all tenants.
+func shares(values []string) bool {
+	for _, value := range values {
+		for directive := range strings.SplitSeq(value, ",") {
+			name, _, _ := strings.Cut(directive, "=")
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "public", "s-maxage", "must-revalidate":
 				return true
 			}
 		}

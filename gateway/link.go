@@ -23,8 +23,11 @@ const (
 	smallBody = 32 << 10
 )
 
-// errHeaders is an answer whose headers are over the bound.
-var errHeaders = errors.New("the headers of the answer are over the limit")
+// What is over its bound.
+var (
+	errHeaders = errors.New("the headers of the answer are over the limit")
+	errAnswer  = errors.New("the answer is over the limit")
+)
 
 // A link is one connection to a worker, for one request and its answer.
 type link struct {
@@ -38,11 +41,12 @@ type link struct {
 type meter struct {
 	from io.Reader
 	left int64
+	over error // for what comes after
 }
 
 func (m *meter) Read(p []byte) (int, error) {
 	if m.left <= 0 {
-		return 0, errHeaders
+		return 0, m.over
 	}
 	n, err := m.from.Read(p[:min(int64(len(p)), m.left)])
 	m.left -= int64(n)
@@ -60,7 +64,7 @@ func (g *Gateway) connect(ctx context.Context, t *tenant) (*link, error) {
 			return nil, err
 		}
 	}
-	l := &link{conn: conn, in: meter{conn, headerBytes}}
+	l := &link{conn: conn, in: meter{conn, headerBytes, errHeaders}}
 	// All that waits for the worker ends with ctx.
 	l.release = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	return l, nil

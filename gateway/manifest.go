@@ -16,12 +16,10 @@ import (
 	"playground/tenancy"
 )
 
-// Bounds of a manifest and its tokens.
+// Bounds of a manifest.
 const (
 	MaxManifest = 1 << 20 // bytes
 	maxWorkers  = 1024
-	minToken    = 32
-	maxToken    = 1024
 )
 
 // A Manifest is what the operator gives each tenant. The zero value gives nobody anything.
@@ -52,12 +50,12 @@ func Load(path string, read func(path string, most int64) ([]byte, error)) (Mani
 	seen := map[string]string{}
 	for i := range m.workers {
 		w := &m.workers[i]
-		token, err := read(w.TokenFile, 2*maxToken)
+		token, err := read(w.TokenFile, 2*tenancy.MaxToken)
 		if err != nil {
 			return Manifest{}, fault.Wrap(fault.Invalid, err, "cannot use the worker of tenant %q", w.Tenant).WithHint("%s", fault.HintOf(err))
 		}
 		token = bytes.TrimRight(token, "\r\n") // which editors add
-		if err := checkToken(token); err != nil {
+		if err := tenancy.ValidToken(token); err != nil {
 			return Manifest{}, fault.Wrap(fault.Invalid, err, "cannot use the token file of tenant %q", w.Tenant).WithHint("%s", fault.HintOf(err))
 		}
 		text := string(token)
@@ -69,21 +67,6 @@ func Load(path string, read func(path string, most int64) ([]byte, error)) (Mani
 		seen[text] = w.Tenant
 	}
 	return m, nil
-}
-
-// checkToken refuses what is no bearer token (RFC 6750 section 2.1). Its text never holds the token.
-func checkToken(token []byte) error {
-	if n := len(token); n < minToken || n > maxToken {
-		return fault.New(fault.Invalid, "a token has %d to %d characters, this one %d", minToken, maxToken, n).
-			WithHint("make one with: openssl rand -hex 32")
-	}
-	body := bytes.TrimRight(token, "=")
-	if len(body) == 0 || bytes.ContainsFunc(body, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._~+/", r))
-	}) {
-		return fault.New(fault.Invalid, "a token is letters, digits and -._~+/, then perhaps =").WithHint("make one with: openssl rand -hex 32")
-	}
-	return nil
 }
 
 // Parse reads a manifest's text: a JSON list of objects with exactly the members tenant, address and token_file.
@@ -221,7 +204,7 @@ func RefuseOwn(m Manifest, own ...string) error {
 			if err != nil || port != strconv.Itoa(int(w.Address.Port())) {
 				continue
 			}
-			if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && (ip.IsUnspecified() || ip == w.Address.Addr()) {
+			if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && (ip.IsUnspecified() || ip.Unmap() == w.Address.Addr()) {
 				return fault.New(fault.Invalid, "the worker of tenant %q has the address of this service itself, %s", w.Tenant, address).
 					WithHint("give it a port of its own")
 			}

@@ -168,7 +168,7 @@ func TestRefuseOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for own, refused := range map[string]bool{
-		"127.0.0.1:8787": true, "0.0.0.0:8787": true, "[::]:9787": true, "localhost:9787": true, "[::1]:9787": true,
+		"127.0.0.1:8787": true, "0.0.0.0:8787": true, "[::]:9787": true, "localhost:9787": true, "[::1]:9787": true, "[::ffff:127.0.0.1]:8787": true,
 		"": false, "127.0.0.1:9787": false, "127.0.0.1:1": false, "192.0.2.1:8787": false, "[::1]:8787": false,
 	} {
 		if err := gateway.RefuseOwn(m, "127.0.0.1:1", own); (err != nil) != refused {

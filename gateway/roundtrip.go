@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // probeBytes bounds each answer of a worker that is not for a client.
@@ -19,6 +20,16 @@ func (g *Gateway) RoundTripper(tenant string) http.RoundTripper {
 		return roundTripper{g, t}
 	}
 	return nil
+}
+
+// Hide returns a text without the token of a tenant's worker, which the worker may have put into it.
+func (g *Gateway) Hide(tenant, text string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t := g.tenants[tenant]; t != nil {
+		return strings.ReplaceAll(text, *t.worker.token, "[token]")
+	}
+	return text
 }
 
 type roundTripper struct {
@@ -46,7 +57,7 @@ func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 		l.close()
 		return nil, err
 	}
-	response.Body = &linkBody{meter{response.Body, probeBytes}, l}
+	response.Body = &linkBody{meter{response.Body, probeBytes, errAnswer}, l}
 	response.Request = request
 	return response, nil
 }

@@ -10,6 +10,7 @@ import (
 // A Probe is what can be told of a daemon from outside.
 type Probe struct {
 	PID   int32     // the process that listens, as the kernel recorded it
+	UID   uint32    // its user
 	Since time.Time // when its socket was made
 }
 
@@ -29,5 +30,5 @@ func (c *Client) Probe(ctx context.Context) (Probe, error) {
 	if err != nil {
 		return Probe{}, c.callError(ctx, err)
 	}
-	return Probe{PID: peer.PID, Since: info.ModTime()}, nil
+	return Probe{PID: peer.PID, UID: peer.UID, Since: info.ModTime()}, nil
 }

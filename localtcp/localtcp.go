@@ -49,11 +49,26 @@ func Dial(to netip.AddrPort, deadline time.Time) (*os.File, error) {
 	if pending {
 		err = wait(file, deadline)
 	}
+	if err == nil && local(fd) == to {
+		// Nobody listens: the kernel gave the socket the very port that it was to connect to, and TCP lets it meet itself.
+		err = unix.ECONNREFUSED
+	}
 	if err != nil {
 		_ = file.Close() // never used
 		return nil, os.NewSyscallError("connect", err)
 	}
 	return file, nil
+}
+
+// local returns the socket's own address, the zero value if it is not known.
+func local(fd int) netip.AddrPort {
+	switch name, _ := unix.Getsockname(fd); name := name.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(name.Addr), uint16(name.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(name.Addr), uint16(name.Port))
+	}
+	return netip.AddrPort{}
 }
 
 // wait waits for the end of a connect(2) that goes on.

@@ -182,7 +182,9 @@ isolation = %q
 [work]
 # The operator's own runs may use bash and files with the rights of this user, who could do the same without them.
 host_tools = %t
-`, filepath.Join(dir, "data"), filepath.Join(dir, "run"), o.Bin, listen, isolation, os.Geteuid() != 0)
+# The first of the user ids that workers have where this runs as root. No other suite of this host may use them.
+worker_uid_base = %d
+`, filepath.Join(dir, "data"), filepath.Join(dir, "run"), o.Bin, listen, isolation, os.Geteuid() != 0, workerIDs())
 	var err error
 	if o.Edit != nil {
 		text, err = o.Edit(dir, text)
@@ -195,3 +197,6 @@ host_tools = %t
 	}
 	return nil
 }
+
+// workerIDs are likely no other suite's: one that found another's worker under an id of its own would refuse to begin a run.
+func workerIDs() int { return 500_000 + os.Getpid()%1000*config.WorkerIDs }

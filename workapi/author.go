@@ -102,6 +102,8 @@ func unkeepable(r record.Record) error {
 	case body.Topic == "permissions_enabled" && (body.Enabled == nil || *body.Enabled):
 		return hinted(refuse(http.StatusUnprocessableEntity, codeUnsupported, "this instance does not judge requests of HTTP by rules"),
 			"rules judge tool calls, always; requests need the operator's socket or token")
+	case body.Topic == "run_code" && (body.Enabled == nil || *body.Enabled):
+		return refuse(http.StatusUnprocessableEntity, codeUnsupported, "this instance has no tool run_code")
 	case body.Topic == "auth_required" && body.Enabled != nil && !*body.Enabled:
 		return refuse(http.StatusUnprocessableEntity, codeUnsupported, "this instance cannot be opened to callers without a credential")
 	}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"playground/confine/escape"
 	"playground/fault"
 	"playground/localapi"
 	"playground/policy"
@@ -223,6 +224,13 @@ func (c *Client) Preview(ctx context.Context, r workloop.StartRequest) (workloop
 	var preview workloop.Preview
 	err := c.do(ctx, "POST", "/v1/work/loop/preview", r, &preview)
 	return preview, err
+}
+
+// Escape runs the escape suite, which takes some seconds. A red row is no error; a worker that could not be isolated is.
+func (c *Client) Escape(ctx context.Context) (escape.Report, error) {
+	var report escape.Report
+	err := c.do(ctx, "POST", "/v1/work/escape", struct{}{}, &report)
+	return report, err
 }
 
 // Runs returns runs, newest first.

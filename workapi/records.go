@@ -39,6 +39,10 @@ func (a *API) writeRecord(w http.ResponseWriter, r *http.Request) error {
 	if err := a.mayWrite(who, draft); err != nil {
 		return err
 	}
+	if in.Clock != nil && in.Actor == record.EngineDID {
+		// One that is too high would keep the kernel, and thus the end of a tenant, from ever writing configuration again.
+		return hinted(refuse(http.StatusUnprocessableEntity, codeInvalidBody, "the clock of %s is not a client's to choose", record.EngineDID), "leave the clock out")
+	}
 	written, err := a.append(r, draft, in.Clock)
 	if errors.Is(err, fault.Exists) {
 		return hinted(refuse(http.StatusConflict, codeClockConflict, "%s", err.Error()), "leave the clock out to take the next one")

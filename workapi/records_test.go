@@ -141,10 +141,17 @@ func TestConfiguration(t *testing.T) {
 		`{"topic":"permission_rule","name":"x","expression":"true","action":"ask","priority":1,"enabled":true}`:         "INVALID_BODY",
 		`{"topic":"permissions_enabled","enabled":true}`:                                                                "UNSUPPORTED",
 		`{"topic":"auth_required","enabled":false}`:                                                                     "UNSUPPORTED",
+		`{"topic":"run_code","enabled":true}`:                                                                           "UNSUPPORTED",
+		`{"kind":"core.permission_rule.v1","name":"x","expression":"true","action":"deny"}`:                             "INVALID_BODY",
 	} {
 		if _, err := w.client.WriteRecord(ctx, config(body)); !is(err, fault.Invalid, want) {
 			t.Errorf("%s: %v", body, err)
 		}
+	}
+	highest := config(`{"text":"x"}`)
+	highest.Clock = new(int64(record.MaxClock))
+	if _, err := w.client.WriteRecord(ctx, highest); !is(err, fault.Invalid, "INVALID_BODY") {
+		t.Errorf("the engine's clock was used up: %v", err)
 	}
 	rules, err := w.client.Rules(ctx)
 	if err != nil || len(rules.Data) != 3 || rules.PermissionsEnabled || rules.ToolGuard != "on" {

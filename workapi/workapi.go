@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"playground/confine/escape"
 	"playground/policy"
 	"playground/record"
 	"playground/workloop"
@@ -43,6 +44,8 @@ type Options struct {
 	Engine   Engine
 	Rules    *policy.Evaluator
 	Operator string // DID of the operator
+	// Escape runs the escape suite; nil: there is none.
+	Escape func(ctx context.Context) (escape.Report, error)
 	// Tenant reports whether a tenant of this name exists; its DID is did:sync:user:NAME.
 	Tenant    func(ctx context.Context, name string) (bool, error)
 	Ready     func(ctx context.Context) error // why tenants cannot work now; nil: never asked
@@ -165,6 +168,7 @@ func (a *API) routes() []route {
 		{"GET", "/v1/work/loop/{thread}", a.getRun},
 		{"POST", "/v1/work/loop/{thread}/cancel", a.cancelRun},
 		{"GET", "/v1/work/loop/{thread}/stream", a.streamRun},
+		{"POST", "/v1/work/escape", a.runEscape},
 		{"POST", "/v1/actors/{did}/runs", a.startActorRun},
 		{"GET", "/v1/actors/{did}/runs", a.actorRuns},
 		{"GET", "/v1/actors/{did}/usage", a.actorUsage},

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"playground/confine/escape"
 	"playground/fault"
 	"playground/localapi"
 	"playground/policy"
@@ -103,6 +104,7 @@ type world struct {
 	t      *testing.T
 	log    *record.Log
 	engine *fakeEngine
+	escape func(context.Context) (escape.Report, error)
 	api    *workapi.API
 	client *workapi.Client
 	http   *http.Client
@@ -123,6 +125,7 @@ func newWorld(t *testing.T) *world {
 	w.api = workapi.New(workapi.Options{
 		Log: log, Engine: w.engine, Rules: rules, Operator: operator, Version: "1.2", Provider: "echo", Model: "echo", BodyBytes: 4 << 10,
 		PingEvery: 20 * time.Millisecond,
+		Escape:    func(ctx context.Context) (escape.Report, error) { return w.escape(ctx) },
 		Tenant:    func(_ context.Context, name string) (bool, error) { return name == "bob" || name == "carol", nil },
 		Ready:     func(context.Context) error { return errors.New("reaperd at /secret/path is down") },
 		OnError:   func(r *http.Request, err error) { t.Logf("%s: %v", r.Pattern, err) },

@@ -14,10 +14,11 @@ import (
 )
 
 // Check returns what record.Options.Check needs to keep the configuration thread in a state that can be acted on: a rule, hook,
-// tier or assignment that could never work is refused when it is written, with the place of the fault in its text.
+// tier or assignment that could never work is refused when it is written, with the place of the fault in its text. So is what would
+// be stored and never be in force: a rule that somebody relies on must not be lost on its way.
 func Check(rules *policy.Evaluator) func(ctx context.Context, r record.Record) error {
 	return func(_ context.Context, r record.Record) error {
-		if r.Thread != record.ConfigThread || r.Act != record.ActLearn {
+		if r.Thread != record.ConfigThread {
 			return nil
 		}
 		var head struct {
@@ -26,10 +27,14 @@ func Check(rules *policy.Evaluator) func(ctx context.Context, r record.Record) e
 		if err := json.Unmarshal(r.Body, &head); err != nil {
 			return fault.New(fault.Invalid, "kind and topic of a config record must be texts")
 		}
-		switch {
-		case head.Topic == topicRule || head.Kind == kindRule:
+		switch topic := topicOf(head.Kind); {
+		case r.Act != record.ActLearn && (head.Topic != "" || topic != "" || head.Kind == tier.Kind):
+			return fault.New(fault.Invalid, "configuration is written with the act LEARN, not %.32q", string(r.Act)).WithHint("set the act to LEARN; a record of another one would change nothing")
+		case topic != "" && head.Topic != topic:
+			return fault.New(fault.Invalid, "body.topic of a %s must be %q", head.Kind, topic).WithHint("the configuration is looked up by its topic")
+		case head.Topic == topicRule:
 			return checkRule(rules, r.Body)
-		case head.Topic == topicHook || head.Kind == kindHook:
+		case head.Topic == topicHook:
 			return checkHook(rules, r.Body)
 		case head.Kind == tier.Kind:
 			_, err := tier.Parse(r.Body)
@@ -40,6 +45,17 @@ func Check(rules *policy.Evaluator) func(ctx context.Context, r record.Record) e
 		}
 		return nil
 	}
+}
+
+// topicOf is the topic that records of a kind must have; "" is any.
+func topicOf(kind string) string {
+	switch kind {
+	case kindRule:
+		return topicRule
+	case kindHook:
+		return topicHook
+	}
+	return ""
 }
 
 func checkRule(rules *policy.Evaluator, body json.RawMessage) error {

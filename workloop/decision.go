@@ -45,10 +45,11 @@ func (e *Engine) Decide(ctx context.Context, request string, answer Event) (Deci
 	if answer.Actor == "" {
 		answer.Actor = e.o.Operator
 	}
-	if record.ValidID(request) != nil {
+	rec, err := e.o.Log.Get(ctx, request)
+	if err != nil || record.Kind(rec) != KindRequest {
 		return Decision{}, notFound("question", request)
 	}
-	return e.decide(ctx, "", request, answer)
+	return e.decide(ctx, rec.Thread, request, answer)
 }
 
 func (e *Engine) decide(ctx context.Context, thread, request string, answer Event) (d Decision, err error) {
@@ -58,13 +59,8 @@ func (e *Engine) decide(ctx context.Context, thread, request string, answer Even
 	if e.o.Broker == nil {
 		return Decision{}, noProvider()
 	}
-	if thread == "" {
-		if rec, err := e.o.Log.Get(ctx, request); err != nil || record.Kind(rec) != KindRequest {
-			return Decision{}, notFound("question", request)
-		} else {
-			thread = rec.Thread
-		}
-	}
+	e.names.RLock()
+	defer e.names.RUnlock()
 	n, err := e.index.claim(thread, request)
 	if err != nil {
 		return Decision{}, err
@@ -74,6 +70,9 @@ func (e *Engine) decide(ctx context.Context, thread, request string, answer Even
 			e.index.giveBack(n.thread)
 		}
 	}()
+	if n.life != e.index.life(n.principal) {
+		return Decision{}, ended() // the principal is no more, and its name may be another's by now
+	}
 	ask, err := e.ask(ctx, n.request)
 	if err != nil {
 		return Decision{}, err
@@ -142,6 +141,7 @@ func (e *Engine) resume(ctx context.Context, n entry, ask Ask, answer Event) (id
 	if err != nil {
 		return "", queryError(err)
 	}
+	defer e.index.move(n.thread)()
 	saved, err := e.o.Log.Append(context.WithoutCancel(ctx), record.Draft{Thread: n.thread, Actor: answer.Actor, Act: record.ActKnow, Parents: []string{n.request},
 		Body: decisionBody{Kind: KindDecision, Fulfills: n.request, Decision: answer.Decision, Reason: answer.Reason, Value: answer.Value}})
 	if err != nil {

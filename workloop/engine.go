@@ -22,10 +22,13 @@ type Engine struct {
 	ledger   *ledger
 	slots    *slots
 	index    *index
+	queries  chan struct{} // one value for each query of a run that goes on
 
 	ctx  context.Context // of everything that goes on; ends with Close
 	end  context.CancelCauseFunc
 	wait sync.WaitGroup // of the supervisors
+
+	names sync.RWMutex // held while a run is given to a principal; Retire takes it for itself
 
 	mu      sync.Mutex // guards what follows
 	live    map[string]*run
@@ -49,7 +52,8 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		settings: &settings{log: o.Log, operator: o.Operator},
 		ledger:   &ledger{log: o.Log, now: o.Now, books: map[string]*book{}},
 		slots:    &slots{capacity: hostCapacity(o.Capacity)},
-		index:    &index{byThread: map[string]*entry{}, lives: map[string]string{}},
+		index:    &index{byThread: map[string]*entry{}, lives: map[string]string{}, moving: map[string]chan struct{}{}},
+		queries:  make(chan struct{}, maxQueries),
 		live:     map[string]*run{},
 	}
 	e.ctx, e.end = context.WithCancelCause(context.WithoutCancel(ctx))

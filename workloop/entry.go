@@ -40,18 +40,40 @@ func (r *run) Append(ctx context.Context, e loop.Entry) (string, error) {
 		}
 	case loop.KindToolResult:
 		return r.appendResult(ctx, body)
+	case loop.KindNote:
+		return r.appendNote(ctx, body, parents)
 	case loop.KindObservation:
 		if strings.TrimSpace(textOf(body["rule"])) == "" {
 			return "", invalid("an observation needs a rule")
 		}
 	}
-	id, err := r.author(ctx, e.Kind, body, parents)
-	if err == nil && e.Kind == loop.KindNote {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+	return r.author(ctx, e.Kind, body, parents)
+}
+
+// appendNote writes a note, of which there is one for each allowed call of its tool: a rule that denies the tool holds for a worker too
+// that does not ask. The escape suite asks no model; its notes are what it found.
+func (r *run) appendNote(ctx context.Context, body map[string]json.RawMessage, parents []string) (string, error) {
+	r.mu.Lock()
+	allowed := r.plan.escape != nil || r.tally.waiting(loop.ToolRecordNote) > r.notes
+	if allowed {
 		r.notes++
 	}
+	r.mu.Unlock()
+	if !allowed {
+		return "", uncalled(loop.ToolRecordNote)
+	}
+	id, err := r.author(ctx, loop.KindNote, body, parents)
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.notes--
+	}
 	return id, err
+}
+
+// uncalled is the refusal of what a tool does, where no call of it is allowed and lacks its result.
+func uncalled(tools ...string) error {
+	return refuse(loop.CodeConflict, http.StatusConflict, "there is no allowed call of %s that lacks its result", strings.Join(tools, " or "))
 }
 
 // author writes a record of the run's actor.
@@ -88,7 +110,7 @@ func textOf(raw json.RawMessage) (text string) {
 func (r *run) admitEntry(bytes int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.entries >= maxEntries {
+	if r.entries >= maxEntries && (r.plan.escape == nil || r.entries >= maxEscape) {
 		return refuse(CodeFlood, http.StatusTooManyRequests, "%d records on one reply are too many", maxEntries)
 	}
 	if r.bytes+bytes > maxBytes {

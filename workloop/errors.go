@@ -15,10 +15,13 @@ func errPanic(value any) error { return fmt.Errorf("panic: %v", value) }
 // queryError turns the log's error into the documented refusal.
 func queryError(err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
+	refusal, refused := errors.AsType[*loop.Refusal](err)
 	switch {
 	case err == nil:
 		return nil
-	case ok && f.Kind == fault.Invalid:
+	case refused:
+		return refusal
+	case ok && (f.Kind == fault.Invalid || f.Kind == fault.Limit):
 		return refuse(loop.CodeInvalidQuery, http.StatusBadRequest, "%s", f.Message)
 	case ok && f.Kind == fault.NotFound:
 		return refuse(loop.CodeNotFound, http.StatusNotFound, "%s", f.Message)

@@ -91,6 +91,7 @@ func (e *Engine) stopWaiting(ctx context.Context, n entry, by string) error {
 	}
 	o.Outcome, o.Success, o.State, o.Fulfills, o.Request = loop.Cancelled, false, Stopped, n.anchor, ""
 	o.Reason, o.Summary, o.StoppedBy, o.Exit = "a person stopped the run while it waited", "stopped by "+by, by, nil
+	defer e.index.move(n.thread)()
 	ids, err := (&pen{log: e.o.Log, thread: n.thread, next: -1}).write(ctx, outcomeLine(n.anchor, o))
 	if err != nil {
 		e.index.giveBack(n.thread)
@@ -125,12 +126,43 @@ func (o outcomeBody) totals() totals {
 		usage: inference.Usage{InputTokens: o.InputTokens, OutputTokens: o.OutputTokens, CostUSD: o.SpentUSD}}
 }
 
-// Retire ends a principal that is no more, such as a tenant that was destroyed: its runs are stopped, its tier is taken back, and whoever
-// bears its name later sees none of its runs, memories and files.
+// Retire ends a principal that is no more, such as a tenant that was destroyed: its tier is taken back, its runs are stopped, and whoever
+// bears its name later sees none of its runs, memories and files. It returns when nothing of the runs goes on, without the grace that a
+// stop has otherwise, or with ctx's error.
 func (e *Engine) Retire(ctx context.Context, principal string) error {
 	if err := record.ValidActor(principal); err != nil || principal == e.o.Operator {
 		return invalid("%.80q cannot be retired", principal)
 	}
+	if err := e.beginLife(ctx, principal); err != nil {
+		return err
+	}
+	left, _ := e.index.newest(0, func(n entry) bool { return n.principal == principal && (n.state == Running || n.state == WaitingOnYou) })
+	var errs []error
+	var going []*run
+	for _, n := range left {
+		r := e.going(n.thread)
+		if err := e.stop(ctx, n, e.o.Operator); err != nil && !errors.Is(err, ended()) && !errors.Is(err, answered()) {
+			errs = append(errs, err)
+		}
+		if r != nil {
+			r.cut(errKilled)
+			going = append(going, r)
+		}
+	}
+	for _, r := range going {
+		select {
+		case <-r.finished:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// beginLife begins the next life of a principal's name. No run is being started meanwhile: each belongs to one life as a whole.
+func (e *Engine) beginLife(ctx context.Context, principal string) error {
+	e.names.Lock()
+	defer e.names.Unlock()
 	records, err := e.o.Log.Append(context.WithoutCancel(ctx),
 		record.Draft{Thread: record.ActorRegistryThread, Actor: record.EngineDID, Act: record.ActLearn, Body: retiredBody{Kind: KindRetired, Principal: principal}},
 		record.Draft{Thread: record.ConfigThread, Actor: record.EngineDID, Act: record.ActLearn,
@@ -139,11 +171,11 @@ func (e *Engine) Retire(ctx context.Context, principal string) error {
 		return unwritten(err)
 	}
 	e.index.retire(principal, records[0].ID)
-	left, _ := e.index.newest(0, func(n entry) bool { return n.principal == principal && (n.state == Running || n.state == WaitingOnYou) })
-	for _, n := range left {
-		if err := e.stop(ctx, n, e.o.Operator); err != nil && !errors.Is(err, ended()) {
-			return err
-		}
-	}
 	return nil
+}
+
+// Remains reports whether a principal had runs that Retire has not ended: of an earlier bearer of its name, where it is new.
+func (e *Engine) Remains(principal string) bool {
+	found, _ := e.index.newest(0, func(n entry) bool { return n.principal == principal && n.life == e.index.lives[principal] })
+	return len(found) > 0
 }

@@ -48,6 +48,8 @@ func (r *run) judge(ctx context.Context, p loop.Proposal) (judgment, error) {
 	}
 	d := r.e.o.Rules.Decide(rules, policy.Subject{
 		Actor: r.plan.actor, Namespace: namespace, Resource: "tool:" + p.Tool, Now: r.e.now(),
+		// A member's run may act as an agent: a rule about the member asks for the principal.
+		System: map[string]any{"principal": r.plan.principal, "tier": string(r.plan.tier), "transport": string(r.plan.transport)},
 		Record: map[string]any{
 			"act": string(record.ActCall), "actor": r.plan.actor, "thread": r.thread, "clock": int64(0), "data_type": record.Scalar,
 			"parents": []any{r.anchor}, "body": map[string]any{"tool": p.Tool, "args": args},

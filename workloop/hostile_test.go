@@ -117,6 +117,11 @@ func TestForgedResults(t *testing.T) {
 	}
 }
 
+// remark is a record that no call has to ask for.
+func remark(thread, text string) loop.Entry {
+	return loop.Entry{Kind: loop.KindObservation, Act: record.ActKnow, Body: loop.ObservationBody{Rule: "r", Text: text, LoopThread: thread}}
+}
+
 func TestReads(t *testing.T) {
 	g := newRig(t)
 	other := g.start(workloop.StartRequest{Principal: bob})
@@ -125,6 +130,12 @@ func TestReads(t *testing.T) {
 	g.outcome(shared.Thread)
 	g.model.set(steps(calls("x", `{}`)))
 	attack(t, g, workloop.StartRequest{Reads: []string{shared.Thread}}, func(ctx context.Context, h doors.Handoff, k loop.Kernel) {
+		if err := ask(ctx, k); err != nil {
+			t.Error(err)
+		}
+		if _, err := propose(ctx, k, loop.ToolQueryThread, `{}`); err != nil {
+			t.Error(err)
+		}
 		for thread, readable := range map[string]bool{h.Thread: true, shared.Thread: true, other.Thread: false, record.ConfigThread: false, "": false} {
 			page, err := k.Query(ctx, record.Query{Thread: thread})
 			if (err == nil) != readable || readable && len(page.Data) == 0 {
@@ -172,19 +183,19 @@ func TestFlood(t *testing.T) {
 		if err := ask(ctx, k); err != nil {
 			t.Error(err)
 		}
-		calls, notes := 0, 0
+		calls, remarks := 0, 0
 		for i := range 520 {
 			if i < 140 {
 				if _, err := propose(ctx, k, "nonsense", `{}`); err == nil {
 					calls++
 				}
 			}
-			if _, err := k.Append(ctx, loop.Entry{Kind: loop.KindNote, Act: record.ActKnow, Body: loop.NoteBody{Text: "x"}}); err == nil {
-				notes++
+			if _, err := k.Append(ctx, remark(h.Thread, "x")); err == nil {
+				remarks++
 			}
 		}
-		if calls != 128 || notes != 512 {
-			t.Errorf("%d calls and %d notes came through", calls, notes)
+		if calls != 128 || remarks != 512 {
+			t.Errorf("%d calls and %d remarks came through", calls, remarks)
 		}
 		for range 10 {
 			_ = ask(ctx, k)
@@ -301,7 +312,7 @@ func TestBounds(t *testing.T) {
 		written := 0
 		text := strings.Repeat("x", 60_000)
 		for range 200 {
-			if _, err := k.Append(ctx, loop.Entry{Kind: loop.KindNote, Act: record.ActKnow, Body: loop.NoteBody{Text: text}}); err == nil {
+			if _, err := k.Append(ctx, remark(h.Thread, text)); err == nil {
 				written += len(text)
 			}
 		}

@@ -1,6 +1,7 @@
 package workloop
 
 import (
+	"maps"
 	"slices"
 	"sync"
 )
@@ -9,8 +10,9 @@ import (
 type index struct {
 	mu       sync.Mutex // guards what follows
 	byThread map[string]*entry
-	order    []*entry          // the oldest first
-	lives    map[string]string // principal -> id of the record that retired the last bearer of its name; "" for the first one
+	order    []*entry                 // the oldest first
+	lives    map[string]string        // principal -> id of the record that retired the last bearer of its name; "" for the first one
+	moving   map[string]chan struct{} // by thread: closed when a move is over
 }
 
 // An entry is one run.
@@ -53,8 +55,41 @@ func (x *index) life(principal string) string {
 // owns reports whether a run is of the plan's principal, and not of an earlier bearer of its name.
 func (p *plan) owns(n entry) bool { return n.principal == p.principal && n.life == p.life }
 
+// move announces a record that changes the state of a run. Until done is called whoever asks for the run waits, so that nobody who has
+// seen the record is told of the state before it.
+func (x *index) move(thread string) (done func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	moved := make(chan struct{})
+	x.moving[thread] = moved
+	return func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.moving[thread] == moved { // the next one may have begun: a run can end before its start has returned
+			delete(x.moving, thread)
+		}
+		close(moved)
+	}
+}
+
+// still waits for the moves that are under way: that of a thread, or all where thread is "". A move takes as long as a record.
+func (x *index) still(thread string) {
+	x.mu.Lock()
+	moves := []chan struct{}{}
+	if thread == "" {
+		moves = slices.Collect(maps.Values(x.moving))
+	} else if moved, ok := x.moving[thread]; ok {
+		moves = append(moves, moved)
+	}
+	x.mu.Unlock()
+	for _, moved := range moves {
+		<-moved
+	}
+}
+
 // get returns a copy of a run's entry.
 func (x *index) get(thread string) (entry, bool) {
+	x.still(thread)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.byThread[thread]
@@ -76,17 +111,12 @@ func (x *index) settle(thread, state, outcome, request string) {
 	}
 }
 
-// claim takes a waiting run for one caller, who settles it or gives it back. A run is taken by its thread or by its question.
+// claim takes a waiting run for one caller, who settles it or gives it back. request is the question that it must wait with; "" is any.
 func (x *index) claim(thread, request string) (n entry, err error) {
+	x.still(thread)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	found := x.byThread[thread]
-	if thread == "" {
-		i := slices.IndexFunc(x.order, func(n *entry) bool { return n.request == request && request != "" })
-		if i >= 0 {
-			found = x.order[i]
-		}
-	}
 	switch {
 	case found == nil:
 		return entry{}, notFound("run", thread)
@@ -109,8 +139,9 @@ func (x *index) giveBack(thread string) {
 }
 
 // newest returns copies of the entries that match, the newest first, looking at scan of them at most; more says that there are
-// older ones that were not looked at.
+// older ones that were not looked at. matches is called while mu is held.
 func (x *index) newest(scan int, matches func(entry) bool) (found []entry, more bool) {
+	x.still("")
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, n := range slices.Backward(x.order) {

@@ -171,7 +171,8 @@ func (r *run) begin(id string) (call, error) {
 	return *c, nil
 }
 
-// carryOut runs a tool. A tool that panics must not take the daemon with it, nor its text into a record.
+// carryOut runs a tool, unless the run was stopped since the call was allowed. A tool that panics must not take the daemon with it, nor
+// its text into a record.
 func (r *run) carryOut(ctx context.Context, id string, c call) (result loop.Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -179,6 +180,9 @@ func (r *run) carryOut(ctx context.Context, id string, c call) (result loop.Resu
 			result = loop.Result{Status: loop.StatusError, Code: "internal", Content: "The tool failed."}
 		}
 	}()
+	if by := r.stopped(); by != "" {
+		return loop.Result{Status: loop.StatusStopped, Code: "stopped", Content: "Not run: the run was stopped by " + by + "."}
+	}
 	return r.tools.Call(ctx, id, c.tool, c.args)
 }
 
@@ -192,8 +196,38 @@ func (r *run) Query(ctx context.Context, q record.Query) (record.Page, error) {
 	if q.Thread == "" || !all && q.Thread != r.thread && !slices.Contains(r.plan.reads, q.Thread) {
 		return record.Page{}, refuse(loop.CodeReadsNotCovered, http.StatusForbidden, "the run may read its own thread and those it was started with, not %.80q", q.Thread)
 	}
+	r.mu.Lock()
+	called := r.plan.escape != nil || r.tally.waiting(loop.ToolQueryThread, loop.ToolReadRecord) > 0
+	r.mu.Unlock()
+	if !called { // a rule that denies the tools holds for a worker too that does not ask
+		return record.Page{}, uncalled(loop.ToolQueryThread, loop.ToolReadRecord)
+	}
+	return r.query(ctx, q)
+}
+
+// query carries out a query that a run thought of: it may take long, and must not hold up what the kernel itself has to read.
+func (r *run) query(ctx context.Context, q record.Query) (record.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTime)
+	defer cancel()
+	select {
+	case r.e.queries <- struct{}{}:
+		defer func() { <-r.e.queries }()
+	case <-ctx.Done():
+		return record.Page{}, tooSlow(ctx)
+	}
 	page, err := r.e.o.Log.Query(ctx, q)
+	if err != nil && ctx.Err() != nil {
+		err = tooSlow(ctx)
+	}
 	return page, queryError(err)
+}
+
+// tooSlow is the error of a query that ctx ended.
+func tooSlow(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return hinted(refuse(loop.CodeInvalidQuery, http.StatusBadRequest, "the query took longer than %s", queryTime), "ask with fewer patterns")
+	}
+	return context.Cause(ctx)
 }
 
 // Complete implements loop.Kernel: it relays a model call within what the run may still use.
@@ -248,6 +282,8 @@ func (r *run) beginReply() error {
 		return loop.ErrBudget(loop.BudgetWallClock)
 	case !r.turnsLeftLocked():
 		return refuse(CodeMaxTurns, http.StatusForbidden, "the run has had its %d turns", r.plan.maxTurns)
+	case r.failed:
+		return refuse(CodeProvider, http.StatusConflict, "a model call of the run has failed, and there is no other after it")
 	case r.asking:
 		return refuse(loop.CodeConflict, http.StatusConflict, "a model call is going on")
 	}
@@ -286,6 +322,9 @@ func (r *run) completionError(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*loop.Refusal](err); ok {
 		return err
 	}
+	r.mu.Lock()
+	r.failed = true
+	r.mu.Unlock()
 	r.e.notify(Notice{Event: NoticeError, Thread: r.thread, Err: err})
 	return providerError(err)
 }

@@ -118,7 +118,7 @@ type reservation struct {
 // check returns the refusal of one more run, or what is left of the day's cap, +Inf where there is none.
 func (b *book) checkLocked(limits tier.Limits, fresh bool) (left float64, err error) {
 	if limits.Concurrency != tier.None && b.active >= limits.Concurrency {
-		return 0, refuse(CodeConcurrency, http.StatusTooManyRequests, "%d runs are going, the tier's limit is %d", b.active, limits.Concurrency)
+		return 0, refuse(CodeConcurrency, http.StatusTooManyRequests, "as many runs are going as the tier allows at once: %d", limits.Concurrency)
 	}
 	if loops := b.usage.LoopCount + b.starting; fresh && limits.DailyLoopCap != tier.None && loops >= limits.DailyLoopCap {
 		return 0, refuse(CodeDailyCount, http.StatusTooManyRequests, "%d runs were started today, the tier's limit is %d", loops, limits.DailyLoopCap)

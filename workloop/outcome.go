@@ -125,8 +125,9 @@ const (
 	outcomeWait  = 50 * time.Millisecond
 )
 
-// conclude writes a run's outcome.
+// conclude writes a run's outcome. A run without one counts as stopped short, whatever it came to: it is what the next start finds.
 func (e *Engine) conclude(r *run, o outcomeBody) {
+	defer e.index.move(r.thread)()
 	var ids []string
 	var err error
 	for try := range outcomeTries {
@@ -141,6 +142,8 @@ func (e *Engine) conclude(r *run, o outcomeBody) {
 	id := ""
 	if err == nil {
 		id = ids[0]
+	} else {
+		o.Outcome, o.State, o.Request = loop.Failed, StoppedShort, ""
 	}
 	e.index.settle(r.thread, o.State, id, o.Request)
 	e.notify(Notice{Event: NoticeEnded, Thread: r.thread, Principal: r.plan.principal, Actor: r.plan.actor, PID: r.pid, Outcome: o.Outcome, Err: err})

@@ -50,12 +50,15 @@ type plan struct {
 	reads     []string
 	workspace string
 	source    string
-	escape    []byte
+	escape    *Escape
 }
 
 // resolve decides everything about a start but whether there is room for it.
 func (e *Engine) resolve(ctx context.Context, r StartRequest) (*plan, error) {
 	p := &plan{principal: r.Principal, actor: r.Actor, goal: r.Goal, source: r.SourceThread, escape: r.Escape}
+	if p.escape != nil {
+		p.principal, p.actor = EscapePrincipal, EscapePrincipal
+	}
 	if p.principal == "" {
 		p.principal = e.o.Operator
 	}
@@ -83,8 +86,8 @@ func (e *Engine) resolve(ctx context.Context, r StartRequest) (*plan, error) {
 	if r.Model != "" {
 		p.model = r.Model
 	}
-	if r.Escape != nil && p.transport != tier.Sandboxed {
-		return nil, invalid("the escape suite needs a sandboxed run")
+	if p.escape != nil {
+		p.confine()
 	}
 	p.clamp(r)
 	if p.operator && p.transport == tier.InProcess && e.o.HostTools { // nobody else learns of a folder of the host
@@ -116,7 +119,7 @@ func checkStart(r StartRequest, p *plan) error {
 	case r.MaxTurns != nil && *r.MaxTurns < 1:
 		return invalid("max_turns must be at least 1")
 	case r.BudgetUSD != nil && !(*r.BudgetUSD > 0 && *r.BudgetUSD <= maxBudget):
-		return invalid("budget_usd must be more than 0")
+		return invalid("budget_usd must be more than 0, and at most %.0f", maxBudget)
 	case r.TokenBudget != nil && *r.TokenBudget < 1:
 		return invalid("token_budget must be at least 1")
 	case r.WallClockSecs != nil && (*r.WallClockSecs < 1 || *r.WallClockSecs > maxWallClock):
@@ -134,6 +137,9 @@ func checkStart(r StartRequest, p *plan) error {
 		}
 		if did == record.EngineDID {
 			return invalid("the engine's own DID cannot run a loop")
+		}
+		if did == EscapePrincipal && r.Escape == nil {
+			return invalid("%s is for the escape suite alone", EscapePrincipal)
 		}
 	}
 	for _, thread := range append(slices.Clone(r.Reads), r.SourceThread) {
@@ -189,11 +195,11 @@ func (e *Engine) covers(caller string, p *plan) error {
 
 // priced refuses a model that nobody can count for: under a ceiling the first call would be refused.
 func (e *Engine) priced(p *plan) error {
-	if e.o.Broker == nil || p.budget == nil {
+	if e.o.Broker == nil || p.budget == nil || p.escape != nil {
 		return nil
 	}
 	if _, known := e.o.Broker.Price(p.model); !known {
-		return invalid("the price of model %.100q is not known, so it cannot be held to a budget", p.model)
+		return hinted(invalid("the price of model %.100q is not known, so it cannot be held to a budget", p.model), "name another model, or give it a price in work.prices of playground.toml")
 	}
 	return nil
 }
@@ -215,7 +221,12 @@ func (p *plan) reach(facts tool.Facts, names []string) error {
 	available := slices.DeleteFunc(tool.Available(facts), func(d tool.Definition) bool { return slices.Contains(p.limits.Forbidden, d.Name) })
 	for _, name := range names {
 		if !slices.ContainsFunc(available, func(d tool.Definition) bool { return d.Name == name }) {
-			return refuse(loop.CodeToolNotInReach, http.StatusForbidden, "tool %.80q is not in reach of a run of tier %s with transport %s", name, p.tier, p.transport)
+			reach := []string{}
+			for _, d := range available {
+				reach = append(reach, d.Name)
+			}
+			return hinted(refuse(loop.CodeToolNotInReach, http.StatusForbidden, "tool %.80q is not in reach of a run of tier %s with transport %s", name, p.tier, p.transport),
+				"it may have %s", strings.Join(reach, ", "))
 		}
 	}
 	p.granted, p.narrowed = nil, []string{}

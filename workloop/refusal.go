@@ -36,6 +36,12 @@ func refuse(code string, status int, format string, args ...any) *loop.Refusal {
 	return &loop.Refusal{Code: code, Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
+// hinted adds the next step.
+func hinted(r *loop.Refusal, format string, args ...any) *loop.Refusal {
+	r.Extra = map[string]any{"hint": fmt.Sprintf(format, args...)}
+	return r
+}
+
 // invalid is a refusal of what a request says.
 func invalid(format string, args ...any) *loop.Refusal {
 	return refuse(loop.CodeInvalidBody, http.StatusUnprocessableEntity, format, args...)
@@ -58,7 +64,11 @@ func isolation(err error) *loop.Refusal {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		said = f.Message
 	}
-	return refuse(CodeIsolation, http.StatusServiceUnavailable, "the run was refused, not started: %s", said)
+	r := refuse(CodeIsolation, http.StatusServiceUnavailable, "the run was refused, not started: %s", said)
+	if hint := fault.HintOf(err); hint != "" {
+		hinted(r, "%s", hint)
+	}
+	return r
 }
 
 // unwritten is the refusal of an act whose record could not be written, or which could not be judged. What is a refusal already stays.
@@ -74,7 +84,8 @@ func unwritten(err error) *loop.Refusal {
 
 // noProvider is the refusal where no model can be asked.
 func noProvider() *loop.Refusal {
-	return refuse(CodeNoProvider, http.StatusServiceUnavailable, "no model provider is configured; give one its key with `playground config set-key`")
+	return hinted(refuse(CodeNoProvider, http.StatusServiceUnavailable, "this instance has no model provider"),
+		"set work.provider in playground.toml, and what it needs, then restart playgroundd")
 }
 
 // notWaiting is the refusal of an answer that nobody waits for.

@@ -29,7 +29,10 @@ func (e *Engine) restart(ctx context.Context) error {
 			break
 		}
 	}
-	broken, _ := e.index.newest(0, func(n entry) bool { return n.state == Running || n.state == WaitingOnYou && answered[n.request] })
+	broken, _ := e.index.newest(0, func(n entry) bool {
+		abandoned := answered[n.request] || n.life != e.index.lives[n.principal] // nobody goes on with it, or may answer it
+		return n.state == Running || n.state == WaitingOnYou && abandoned
+	})
 	for _, n := range broken {
 		if err := e.endInterrupted(ctx, n); err != nil {
 			return err

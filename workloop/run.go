@@ -19,6 +19,8 @@ const (
 	maxEntries  = 512      // records that a run writes on one reply of the model
 	maxBytes    = 8 << 20  // of what a run writes and proposes on one reply of the model
 	maxOpen     = 16       // allowed calls that lack a result
+	maxQueries  = 2        // of all runs at once; the log has twice as many readers for what may be slow
+	queryTime   = 4 * time.Second
 )
 
 // The causes that end what a run is doing.
@@ -45,7 +47,9 @@ type run struct {
 	parking  chan struct{} // closed by the first question
 	finished chan struct{} // closed when the outcome is written
 
-	ops      context.Context // ends model calls and tools
+	ctx      context.Context // ends with the daemon, and when the run is cut off
+	cut      context.CancelCauseFunc
+	ops      context.Context // ends model calls and tools; ends with ctx
 	endOps   context.CancelCauseFunc
 	inflight sync.WaitGroup // of calls into the kernel, while not closed
 
@@ -65,6 +69,7 @@ type run struct {
 	turnOwed   *reply // the last reply, while its turn record is not written
 	final      bool   // the last reply called no tool
 	exhausted  string // the budget that a model call was refused for
+	failed     bool   // a model call failed, which ends the loop: there is no other
 	pid        int
 }
 
@@ -91,7 +96,8 @@ func (e *Engine) newRun(p *plan, thread string, place *reservation, before total
 		pen: &pen{log: e.o.Log, thread: thread, next: -1}, turns: before.turns,
 	}
 	r.tally.ok, r.tally.failed = before.ok, before.failed
-	r.ops, r.endOps = context.WithCancelCause(e.ctx)
+	r.ctx, r.cut = context.WithCancelCause(e.ctx)
+	r.ops, r.endOps = context.WithCancelCause(r.ctx)
 	ceiling, tokens := p.budget, p.tokens
 	if ceiling != nil {
 		left := max(0, *ceiling-before.usage.CostUSD)
@@ -100,7 +106,7 @@ func (e *Engine) newRun(p *plan, thread string, place *reservation, before total
 	if tokens > 0 {
 		tokens = max(1, tokens-before.usage.InputTokens-before.usage.OutputTokens)
 	}
-	r.account = e.o.Broker.Open(ceiling, tokens)
+	r.account = e.brokerOf(p).Open(ceiling, tokens)
 	env := tool.Env{Log: e.o.Log, Kernel: (*view)(r), Actor: p.actor, Memory: p.memory(), DataDir: e.dataFolder(p), Workspace: p.workspace, Sandbox: e.o.Sandbox, Tenant: p.tenant}
 	r.tools = tool.New(env, p.granted)
 	return r
@@ -127,6 +133,7 @@ func (r *run) close() {
 	r.credential = nil
 	r.mu.Unlock()
 	r.endOps(errKilled)
+	r.cut(errKilled)
 	r.inflight.Wait()
 }
 
@@ -161,7 +168,8 @@ func (r *run) operation(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// stop marks the run as stopped by a person. The record is written first, so that the mark is never without it.
+// stop marks the run as stopped by a person, and records it. On a full disk it is stopped too: it may be what fills it. The outcome then
+// is the only record of who stopped it.
 func (r *run) stop(ctx context.Context, by string) error {
 	if err := r.enter(); err != nil {
 		return ended()
@@ -171,7 +179,7 @@ func (r *run) stop(ctx context.Context, by string) error {
 		return nil
 	}
 	if err := r.e.writeCancel(ctx, r.thread, r.anchor, by); err != nil {
-		return err
+		r.e.notify(Notice{Event: NoticeError, Thread: r.thread, Err: err})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

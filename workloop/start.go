@@ -62,9 +62,11 @@ func (w *Worker) discard() {
 // Start starts a run: it resolves what the run may do, takes its place and its slot, has the worker confined and verified, and only
 // then opens the thread and hands the credential over. What fails before leaves nothing anywhere.
 func (e *Engine) Start(ctx context.Context, q StartRequest) (started Started, err error) {
-	if e.o.Broker == nil {
+	if e.o.Broker == nil && q.Escape == nil {
 		return Started{}, noProvider()
 	}
+	e.names.RLock()
+	defer e.names.RUnlock()
 	p, err := e.resolve(ctx, q)
 	if err != nil {
 		return Started{}, err
@@ -87,6 +89,7 @@ func (e *Engine) Start(ctx context.Context, q StartRequest) (started Started, er
 	if err != nil {
 		return Started{}, unwritten(err)
 	}
+	defer e.index.move(thread)()
 	records, err := h.place.start(context.WithoutCancel(ctx), thread, record.Draft{Thread: thread, Actor: record.EngineDID, Act: record.ActIntend, Body: p.anchor()})
 	if err != nil {
 		return Started{}, unwritten(err)
@@ -133,7 +136,7 @@ func (e *Engine) take(ctx context.Context, p *plan, thread string, before totals
 	if e.o.Starter == nil {
 		return nil, noStarter()
 	}
-	worker, err := e.o.Starter.Start(ctx, WorkerRequest{Run: thread, WallClock: p.wallClock})
+	worker, err := e.o.Starter.Start(ctx, p.worker(thread))
 	if err != nil {
 		e.notify(Notice{Event: NoticeIsolation, Thread: thread, Principal: p.principal, Actor: p.actor, Err: err})
 		return nil, isolation(err)
@@ -180,15 +183,27 @@ func (e *Engine) spec(r *run, opening string, hooks []policy.Hook) loop.Spec {
 
 // handoff mints the run's credential and returns the line that its worker is given.
 func (r *run) handoff(spec loop.Spec) ([]byte, error) {
-	secret, c := mint(r.e.now(), r.wallClock())
-	text, err := json.Marshal(doors.Handoff{Credential: secret, Thread: r.thread, Spec: spec, Escape: r.plan.escape})
-	if err != nil {
-		return nil, err
+	h := doors.Handoff{Thread: r.thread, Spec: spec}
+	if r.plan.escape != nil {
+		ended := r.renew()
+		h.Credential = r.renew()
+		var err error
+		if h.Escape, err = r.plan.escape.Plan(ended); err != nil {
+			return nil, err
+		}
+	} else {
+		h.Credential = r.renew()
 	}
+	text, err := json.Marshal(h)
+	return append(text, '\n'), err
+}
+
+// renew gives the run a credential. The one before, if there is one, holds no longer.
+func (r *run) renew() (secret string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.credential = c
-	return append(text, '\n'), nil
+	secret, r.credential = mint(r.e.now(), r.wallClock())
+	return secret
 }
 
 // memory is the thread of what the actor remembers. Two principals may have agents of one name, and a name may have two bearers.

@@ -52,7 +52,7 @@ func (e *Engine) supervise(r *run, h *hold, spec loop.Spec) {
 }
 
 // watch waits for done. It calls kill when the run must not go on: after the wall clock, a stop or a question, if the loop has not
-// ended within the grace; at once when the daemon stops.
+// ended within the grace; at once when the daemon stops or the run is cut off.
 func (r *run) watch(done <-chan struct{}, kill func()) {
 	var wall, grace <-chan time.Time
 	if left := r.wallClock(); left > 0 {
@@ -60,7 +60,7 @@ func (r *run) watch(done <-chan struct{}, kill func()) {
 		defer timer.Stop()
 		wall = timer.C
 	}
-	stopping, parking, closing := r.stopping, r.parking, r.e.ctx.Done()
+	stopping, parking, closing := r.stopping, r.parking, r.ctx.Done()
 	for {
 		select {
 		case <-done:

@@ -1,6 +1,10 @@
 package workloop
 
-import "playground/workloop/loop"
+import (
+	"slices"
+
+	"playground/workloop/loop"
+)
 
 // A call is a tool call that was allowed and whose result is not known yet.
 type call struct {
@@ -41,6 +45,16 @@ func (t *tally) finish(id, status string) bool {
 		t.failed++
 	}
 	return true
+}
+
+// waiting returns how many open calls of tools nobody carries out yet.
+func (t *tally) waiting(tools ...string) (n int) {
+	for _, c := range t.open {
+		if !c.running && slices.Contains(tools, c.tool) {
+			n++
+		}
+	}
+	return n
 }
 
 // close counts every call that never had a result as failed.

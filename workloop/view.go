@@ -34,6 +34,11 @@ func (v *view) Visible() (threads []string, all bool) {
 	return threads, false
 }
 
+// Query implements tool.Kernel.
+func (v *view) Query(ctx context.Context, q record.Query) (record.Page, error) {
+	return (*run)(v).query(ctx, q)
+}
+
 // Explain implements tool.Kernel. Another principal's run reads like one that is not there.
 func (v *view) Explain(ctx context.Context, thread string) (any, error) {
 	n, ok := v.e.index.get(thread)
@@ -61,7 +66,7 @@ func (v *view) Actors(ctx context.Context) ([]tool.Actor, error) {
 	return actors, nil
 }
 
-// Ask implements tool.Kernel: it records the question and parks the run. From then on the run may do nothing more.
+// Ask implements tool.Kernel: it records the question and parks the run. From then on it may call no tool and no model.
 func (v *view) Ask(ctx context.Context, id string, q tool.Question) error {
 	r := (*run)(v)
 	if q.Options == nil {

@@ -48,6 +48,8 @@ type Starter interface {
 type WorkerRequest struct {
 	Run       string        // the run's thread
 	WallClock time.Duration // ceiling of the run, for the processor time limit; 0 = none
+	CPU       time.Duration // processor time limit; 0 = as the wall clock has it
+	Memory    int64         // bytes that it may write to; 0 = as any worker
 }
 
 // A Worker is a confined process that waits for its handoff. Whoever holds it calls Kill, then Wait, once.
@@ -99,21 +101,21 @@ type Notice struct {
 
 // A StartRequest asks for a run. Zero values take the tier's defaults; what is over a tier's ceiling is clamped to it.
 type StartRequest struct {
-	Principal     string          `json:"principal,omitempty"` // DID the run is for; "" is the operator
-	Actor         string          `json:"actor,omitempty"`     // DID the run acts as; "" is the principal
-	Goal          string          `json:"goal"`
-	MaxTurns      *int            `json:"max_turns,omitempty"`
-	BudgetUSD     *float64        `json:"budget_usd,omitempty"`
-	TokenBudget   *int64          `json:"token_budget,omitempty"`
-	WallClockSecs *int64          `json:"wall_clock_secs,omitempty"`
-	Forbidden     []string        `json:"forbidden_tools,omitempty"` // the run's own clamp
-	Tools         []string        `json:"tools,omitempty"`           // nil = the default grant; else exactly these
-	Workspace     string          `json:"workspace,omitempty"`       // absolute folder of the host tools
-	Reads         []string        `json:"reads,omitempty"`           // threads it may read beside its own
-	Model         string          `json:"model,omitempty"`           // "" is the broker's
-	SourceThread  string          `json:"source_thread,omitempty"`
-	Caller        string          `json:"-"` // DID of who asks; only the operator gives a member's run threads of others to read
-	Escape        json.RawMessage `json:"-"` // handed to the worker as it is, for the escape suite; sandboxed runs only
+	Principal     string   `json:"principal,omitempty"` // DID the run is for; "" is the operator
+	Actor         string   `json:"actor,omitempty"`     // DID the run acts as; "" is the principal
+	Goal          string   `json:"goal"`
+	MaxTurns      *int     `json:"max_turns,omitempty"`
+	BudgetUSD     *float64 `json:"budget_usd,omitempty"`
+	TokenBudget   *int64   `json:"token_budget,omitempty"`
+	WallClockSecs *int64   `json:"wall_clock_secs,omitempty"`
+	Forbidden     []string `json:"forbidden_tools,omitempty"` // the run's own clamp
+	Tools         []string `json:"tools,omitempty"`           // nil = the default grant; else exactly these
+	Workspace     string   `json:"workspace,omitempty"`       // absolute folder of the host tools
+	Reads         []string `json:"reads,omitempty"`           // threads it may read beside its own
+	Model         string   `json:"model,omitempty"`           // "" is the broker's
+	SourceThread  string   `json:"source_thread,omitempty"`
+	Caller        string   `json:"-"` // DID of who asks; only the operator gives a member's run threads of others to read
+	Escape        *Escape  `json:"-"` // in place of a loop; the run is then for EscapePrincipal, whatever Principal says
 }
 
 // An EffectiveConfig is what a run is held to. nil is no ceiling.

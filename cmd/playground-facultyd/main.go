@@ -64,7 +64,7 @@ func serve(ctx context.Context, h rootd.Host) error {
 		Load: func() ([]faculty.Definition, error) {
 			return faculty.Load(h.Config.Faculty.Definitions, config.PrivateFile)
 		},
-		Token:  config.SecretFile,
+		Token:  h.Config.WorkerToken,
 		Jails:  jails,
 		Reaper: runner,
 		Dir:    h.Config.FacultyDir(),

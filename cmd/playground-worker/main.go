@@ -97,6 +97,10 @@ func reach(ctx context.Context, handoff doors.Handoff, doorway net.Conn, attempt
 	if err != nil {
 		return failed(err)
 	}
+	if plan.UseUp != "" { // how that ends is the row, and it is not this process that can tell
+		escape.UseUp(plan.UseUp)
+		return failed(fmt.Errorf("using up %s did not end the worker", plan.UseUp))
+	}
 	plan.Thread, plan.Bearer, plan.Doors, plan.Start = handoff.Thread, handoff.Credential, doorway, attempts
 	var rows []escape.Row
 	made, red, err := escape.Run(plan, func(r escape.Row) error {
@@ -118,11 +122,7 @@ func reach(ctx context.Context, handoff doors.Handoff, doorway net.Conn, attempt
 			return failed(err)
 		}
 	}
-	if plan.UseUp != "" {
-		escape.UseUp(plan.UseUp)
-		return failed(fmt.Errorf("using up %s did not end the worker", plan.UseUp))
-	}
-	summary := fmt.Sprintf("%d attempts to escape, %d did not fail as they must", made, red)
+	summary := escape.Summary(made, red)
 	if red > 0 {
 		return loop.Claim{Outcome: loop.Failed, Summary: summary, Error: summary}
 	}

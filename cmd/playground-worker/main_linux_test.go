@@ -182,6 +182,19 @@ func TestEscape(t *testing.T) {
 	}
 }
 
+// TestUseUp: a worker that is to use something up does nothing else, and its end says what came of it.
+func TestUseUp(t *testing.T) {
+	k := &kernel{}
+	plan, err := json.Marshal(escape.Plan{Shape: "test", UseUp: "threads"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, exit := serve(t, k, line(t, doors.Handoff{Credential: "right", Thread: "th_own", Escape: plan}))
+	if row := escape.Used("test", 1, "threads", exit); !row.Pass || out != "" || len(k.notes) != 0 {
+		t.Errorf("it claims %q, exit %+v, %d notes", out, exit, len(k.notes))
+	}
+}
+
 // TestBadHandoff: what cannot be understood ends the worker, and what it says does not repeat it.
 func TestBadHandoff(t *testing.T) {
 	tests := []struct {

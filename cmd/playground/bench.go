@@ -17,7 +17,7 @@ func benchCommand(env *cli.Env) *cobra.Command {
 	o := bench.Options{Bin: env.Bin, Say: func(line string) { fmt.Fprintln(env.Stderr, line) }}
 	var seconds int
 	cmd := &cobra.Command{Use: "bench", Short: "Measure the suite on this machine, in a temporary folder", Args: exactly(), Hidden: true,
-		Long: "Start the suite in a temporary folder and measure it: a command's round trip over MCP beside the bare shell and bwrap,\na job's output, and memory. Nothing is left behind.",
+		Long: "Start the suite in a temporary folder and measure it: a command's round trip over MCP beside the bare shell and bwrap,\na job's output, the gateway beside nginx, records and runs of the work loop, and memory. Nothing is left behind.",
 		RunE: interruptible(func(ctx context.Context, _ []string) error {
 			o.Time = time.Duration(seconds) * time.Second
 			if o.Rounds < 1 || seconds < 1 {

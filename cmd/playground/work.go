@@ -13,7 +13,7 @@ import (
 
 // workCommands are the commands of the work loop.
 func workCommands(env *cli.Env) []*cobra.Command {
-	return []*cobra.Command{runCommand(env), runsCommand(env), decisionsCommand(env), recordsCommand(env), threadCommand(env), configCommand(env), exprCommand(env),
+	return []*cobra.Command{runCommand(env), runsCommand(env), decisionsCommand(env), recordsCommand(env), threadCommand(env), configCommand(env), exprCommand(env), escapeCommand(env),
 		recordCommand(env, "intend", "Record a goal, which opens a thread"),
 		recordCommand(env, "do", "Record an action"),
 		recordCommand(env, "know", "Record a fact or a verdict"),

@@ -117,8 +117,9 @@ func ask(ctx context.Context, g *gateway.Gateway, w faculty.Worker) faculty.Heal
 	}()
 	result.TookMS = time.Since(began).Milliseconds()
 	if result.OK = err == nil; !result.OK {
-		result.Problem = err.Error()
+		result.Problem = g.Hide(w.Tenant, err.Error())
 	}
+	result.Server = g.Hide(w.Tenant, result.Server)
 	return result
 }
 

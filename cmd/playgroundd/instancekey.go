@@ -76,5 +76,13 @@ func makeKey(path string) (ed25519.PrivateKey, error) {
 	if err := os.Link(f.Name(), path); err != nil {
 		return nil, fmt.Errorf("cannot write instance key: %w", err)
 	}
+	// The log that it signs must not outlive it: without its key it is refused.
+	dir, err := os.Open(filepath.Dir(path))
+	if err == nil {
+		err = errors.Join(dir.Sync(), dir.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot write instance key: %w", err)
+	}
 	return key, nil
 }

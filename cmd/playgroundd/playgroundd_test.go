@@ -162,6 +162,26 @@ func TestOperatorTokensAreLogged(t *testing.T) {
 	}
 }
 
+func (f fakeUsers) Create(context.Context, jail.ProvisionSpec) (userapi.Created, error) {
+	return userapi.Created{}, f.err
+}
+
+// A new tenant is not let in while an earlier one of its name has anything left: a crash may have come before its end was complete.
+func TestNewTenantBeginsAnew(t *testing.T) {
+	begun := 0
+	u := users{Users: fakeUsers{}, beginTenant: func(_ context.Context, tenant string) error {
+		begun++
+		return errors.New(tenant)
+	}}
+	if _, err := u.Create(t.Context(), jail.ProvisionSpec{Tenant: "ada"}); begun != 1 || !errors.Is(err, fault.Unavailable) || fault.HintOf(err) == "" {
+		t.Errorf("begun %d times: %v", begun, err)
+	}
+	u.Users = fakeUsers{err: fault.New(fault.Exists, "there")}
+	if _, err := u.Create(t.Context(), jail.ProvisionSpec{Tenant: "ada"}); begun != 1 || !errors.Is(err, fault.Exists) {
+		t.Errorf("the runs of a tenant that is there were ended: %d, %v", begun, err)
+	}
+}
+
 // A tenant that had the operator's name would be the operator to the work loop.
 func TestNoTenantIsTheOperator(t *testing.T) {
 	u := users{Users: fakeUsers{}, operator: "did:sync:user:ada"}

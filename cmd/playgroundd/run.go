@@ -71,11 +71,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, c, logger)
+	return serve(ctx, c, options.Config, logger)
 }
 
 // serve builds the parts and runs them until a signal comes.
-func serve(ctx context.Context, c config.Config, logger zerolog.Logger) error {
+func serve(ctx context.Context, c config.Config, path string, logger zerolog.Logger) error {
 	jails, jobs := jailapi.NewClient(c.JailSocket()), jobapi.NewClient(c.ReaperSocket())
 	defer jails.Disconnect()
 	defer jobs.Disconnect()
@@ -106,13 +106,13 @@ func serve(ctx context.Context, c config.Config, logger zerolog.Logger) error {
 		forget: endpoint.Forget, forgetOperator: endpoint.ForgetOperator, operator: c.Work.Operator, security: daemon.Security(logger),
 	}
 	loops, err := openWork(ctx, c, workParts{accounts: accounts, starter: starter{workerapi.NewClient(c.ReaperSocket())},
-		sandbox: computers(c, jails, jobs), status: operator.Status, logger: logger})
+		sandbox: computers(c, jails, jobs), status: operator.Status, logger: logger, around: around{path, jails.Probe, jobs.Probe}})
 	if err != nil {
 		return err
 	}
 	defer loops.close()
 	loops.counts.register(registry, loops.engine)
-	operator.endTenant = loops.endTenant
+	operator.beginTenant, operator.endTenant = loops.beginTenant, loops.endTenant
 	faces := faces{endpoint: endpoint, operator: operator, accounts: accounts, work: loops, logger: logger,
 		all:    promhttp.HandlerFor(named(registry, usageCollector{jobs.Usage}), promhttp.HandlerOpts{}),
 		counts: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}

@@ -15,9 +15,12 @@ type starter struct{ workers *workerapi.Client }
 
 // Start implements workloop.Starter.
 func (s starter) Start(ctx context.Context, r workloop.WorkerRequest) (workloop.Worker, error) {
-	request := workerapi.Request{Run: r.Run}
-	if r.WallClock > 0 { // no worker computes for longer than its run lasts
-		request.Bounds = confine.Bounds{CPUSeconds: int64((r.WallClock + time.Second - 1) / time.Second)}
+	request := workerapi.Request{Run: r.Run, Bounds: confine.Bounds{DataBytes: r.Memory}}
+	if r.CPU == 0 {
+		r.CPU = r.WallClock // no worker computes for longer than its run lasts
+	}
+	if r.CPU > 0 {
+		request.Bounds.CPUSeconds = int64((r.CPU + time.Second - 1) / time.Second)
 	}
 	worker, err := s.workers.Start(ctx, request)
 	if err != nil {

@@ -20,7 +20,8 @@ type users struct {
 	userapi.Users
 	forget         func(tenant string)
 	forgetOperator func(id string)
-	endTenant      func(ctx context.Context, tenant string) error // of the work loop
+	beginTenant    func(ctx context.Context, tenant string) error // of the work loop
+	endTenant      func(ctx context.Context, tenant string) error // likewise
 	operator       string                                         // DID
 	security       daemon.SecurityLog
 }
@@ -32,10 +33,17 @@ func (u users) Create(ctx context.Context, spec jail.ProvisionSpec) (userapi.Cre
 			WithHint("choose another name, or change work.operator of the configuration")
 	}
 	created, err := u.Users.Create(ctx, spec)
-	if err == nil && created.User.Token != nil {
+	if err != nil {
+		return created, err
+	}
+	if created.User.Token != nil {
 		u.record(daemon.Minted, spec.Tenant, created.User.Token.Prefix, "user create")
 	}
-	return created, err
+	if err := u.beginTenant(ctx, spec.Tenant); err != nil {
+		return userapi.Created{}, fault.Wrap(fault.Unavailable, err, "tenant %q is created, but runs of an earlier tenant of that name are not ended", spec.Tenant).
+			WithHint("destroy it, and create it again when the cause is mended: playground user destroy %s", spec.Tenant)
+	}
+	return created, nil
 }
 
 // Destroy removes a tenant. Its connections end even when a later step failed: its token may be gone already.

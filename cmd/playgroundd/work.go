@@ -12,6 +12,7 @@ import (
 
 	"playground/account"
 	"playground/config"
+	"playground/confine/escape"
 	"playground/daemon"
 	"playground/fault"
 	"playground/inference"
@@ -22,6 +23,7 @@ import (
 	"playground/version"
 	"playground/workapi"
 	"playground/workloop"
+	"playground/workloop/breakout"
 	"playground/workloop/tool"
 )
 
@@ -50,6 +52,7 @@ type workParts struct {
 	sandbox  tool.Sandbox
 	status   func(context.Context) (userapi.Status, error)
 	logger   zerolog.Logger
+	around   around
 }
 
 // openWork opens the log, ends the runs that an earlier process left, and prepares the routes. The caller closes it.
@@ -94,8 +97,10 @@ func openWork(ctx context.Context, c config.Config, parts workParts) (w *work, e
 	if err != nil {
 		return nil, err
 	}
+	engine := countedEngine{w.engine, parts.logger, w.counts}
+	suite := &breakout.Suite{Engine: engine, Log: w.log, Plan: func(ctx context.Context) (escape.Plan, error) { return parts.around.plan(ctx, c, w.engine) }}
 	w.api = workapi.New(workapi.Options{
-		Log: w.log, Engine: countedEngine{w.engine, parts.logger, w.counts}, Rules: rules, Operator: c.Work.Operator,
+		Log: w.log, Engine: engine, Rules: rules, Operator: c.Work.Operator, Escape: suite.Run,
 		Tenant: parts.exists, Ready: parts.ready, Version: version.String(), Provider: c.Work.Provider, Model: modelOf(broker),
 		OnError: func(r *http.Request, err error) {
 			parts.logger.Error().Str("route", r.Pattern).Err(err).Msg(eventRequestFailed)
@@ -179,6 +184,14 @@ func (w *work) onSocket(access localapi.Access, security daemon.SecurityLog, oth
 		}
 		w.api.ServeHTTP(rw, r)
 	})
+}
+
+// beginTenant ends what an earlier tenant of a new one's name has left, where a crash kept endTenant from it.
+func (w *work) beginTenant(ctx context.Context, tenant string) error {
+	if !w.engine.Remains(userDID + tenant) {
+		return nil
+	}
+	return w.endTenant(ctx, tenant)
 }
 
 // endTenant ends the runs of a tenant that is no more: the next tenant of that name starts as everybody does, and sees nothing of

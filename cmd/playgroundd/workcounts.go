@@ -153,11 +153,6 @@ func (e countedEngine) Start(ctx context.Context, r workloop.StartRequest) (work
 	if !ok {
 		refused = &loop.Refusal{Code: loop.CodeInternal}
 	}
-	if refused.Code == workloop.CodeNoProvider { // the engine does not know where a provider is named
-		refused = &loop.Refusal{Code: refused.Code, Status: refused.Status, Message: "this instance has no model provider",
-			Extra: map[string]any{"hint": "set work.provider in playground.toml, and what it needs, then restart playgroundd"}}
-		err = refused
-	}
 	e.counts.refused.WithLabelValues(refused.Code).Inc()
 	event := eventStartRefused
 	if refused.Code == workloop.CodeAdmission {

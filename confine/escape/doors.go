@@ -60,7 +60,7 @@ func knocks(p Plan) []knock {
 	}
 	var list []knock
 	for _, path := range []string{
-		"/", "/health", "/v1/health", "/v1/threads", "/v1/engine/health", "/v1/work/loop", "/v1/work/loop/preview", "/v1/runs",
+		"/", "/health", "/v1/health", "/v1/threads", "/v1/engine/health", "/v1/work/loop", "/v1/work/loop/preview", "/v1/work/escape", "/v1/runs",
 		"/v1/decisions", "/v1/config/permission-rules", "/v1/operators", "/mcp", "/v1/workers", "/v1/exec", "/metrics",
 		doorRecords + "/", doorRecords + "?x=1", "/" + doorRecords, "/v1/work/../records", "/v1/%72ecords", strings.ToUpper(doorRecords),
 	} {

@@ -15,9 +15,15 @@ import (
 	"playground/confine"
 )
 
+// The shapes of a suite that runs.
+const (
+	SameUser   = "same-user"   // all daemons are an ordinary user's, and so are workers, in namespaces of their own
+	RootDaemon = "root-daemon" // playground-reaperd is root, and each worker has a user id of its own
+)
+
 // A Plan is what to reach for. It is the handoff's field "escape".
 type Plan struct {
-	Shape     string            `json:"shape"`     // "user" or "root": what the daemon runs as; it is repeated in every row
+	Shape     string            `json:"shape"`     // what the daemon runs as, such as SameUser; it is repeated in every row
 	Processes []int             `json:"processes"` // the daemons: looked at, traced, signalled
 	Ports     []int             `json:"ports"`     // of 127.0.0.1, where something listens
 	Sockets   []string          `json:"sockets"`   // paths where something listens
@@ -26,7 +32,7 @@ type Plan struct {
 	Programs  []string          `json:"programs"`  // to execute
 	Other     string            `json:"other"`     // a thread that is not the run's
 	Ended     string            `json:"ended"`     // the credential of a run that has ended; "" = none is at hand
-	UseUp     string            `json:"use_up"`    // "cpu", "memory" or "threads": use that up in the end, which ends the worker; "" = nothing
+	UseUp     string            `json:"use_up"`    // "cpu", "memory" or "threads": use that up, which ends the worker; "" = nothing
 	Thread    string            `json:"-"`         // the run's own
 	Bearer    string            `json:"-"`         // its credential
 	Doors     net.Conn          `json:"-"`         // where the doors are; nil = they are not tried
@@ -100,7 +106,8 @@ func Used(shape string, row int, what string, exit confine.Exit) Row {
 		a.Expect = "SIGKILL"
 		a.Pass = exit.Signal == "SIGKILL"
 	default:
-		a.Pass = exit.Signal != "" || exit.Status > 0
+		const crashed = 2 // a Go program that gets no memory or thread; 1 is a worker that had a complaint before
+		a.Pass = exit.Signal != "" || exit.Status == crashed
 	}
 	a.Pass = a.Pass && exit.Cleanup.Proven
 	return Row{shape, row, a}

@@ -95,6 +95,9 @@ func openMany() error {
 	return nil
 }
 
+// UseUps is what a worker may not use up.
+func UseUps() []string { return []string{"cpu", "memory"} }
+
 // UseUp uses something up. It returns only if that did not end the worker; threads are not limited on FreeBSD but by rctl(8).
 func UseUp(what string) {
 	switch what {
@@ -102,9 +105,10 @@ func UseUp(what string) {
 		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
 		}
 	case "memory":
+		const most, step = 1 << 30, 16 << 20
 		var all [][]byte
-		for range 1 << 10 {
-			all = append(all, touched(16<<20))
+		for range most / step { // what is not limited takes no more of the host
+			all = append(all, touched(step))
 		}
 		runtime.KeepAlive(all)
 	}

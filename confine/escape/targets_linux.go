@@ -21,12 +21,13 @@ func targets(p Plan) []confine.Attempt {
 	for _, path := range p.Folders {
 		all = append(all,
 			confine.Try(confine.Root, "list "+path, open(path, unix.O_RDONLY|unix.O_DIRECTORY), unix.ENOENT),
-			confine.Try(confine.Root, "create a file in "+path, open(path+"/escape", unix.O_RDWR|unix.O_CREAT), unix.ENOENT, unix.EROFS))
+			// Without a name, so that one that can be made leaves nothing.
+			confine.Try(confine.Root, "create a file in "+path, open(path, unix.O_RDWR|unix.O_TMPFILE), unix.ENOENT, unix.EROFS))
 	}
 	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"} {
 		all = append(all, confine.Try(confine.Root, "write "+path, open(path, unix.O_WRONLY), unix.ENOENT))
 	}
-	for _, path := range []string{"/dev/shm/x", "/dev/mqueue/x", "/dev/mem"} {
+	for _, path := range []string{"/dev/mqueue/x", "/dev/mem"} {
 		all = append(all, confine.Try(confine.Root, "open "+path, open(path, unix.O_RDWR|unix.O_CREAT), unix.ENOENT, unix.EROFS))
 	}
 	for _, path := range p.Programs {
@@ -141,6 +142,9 @@ func call(trap uintptr, args ...uintptr) error {
 	return nil
 }
 
+// UseUps is what a worker may not use up.
+func UseUps() []string { return []string{"cpu", "memory", "threads"} }
+
 // UseUp uses something up. It returns only if that did not end the worker.
 func UseUp(what string) {
 	switch what {
@@ -148,9 +152,10 @@ func UseUp(what string) {
 		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
 		}
 	case "memory":
+		const most, step = 1 << 30, 16 << 20
 		var all [][]byte
-		for range 1 << 10 {
-			all = append(all, touched(16<<20))
+		for range most / step { // what is not limited takes no more of the host
+			all = append(all, touched(step))
 		}
 		runtime.KeepAlive(all)
 	case "threads":

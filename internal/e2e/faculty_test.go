@@ -22,7 +22,7 @@ import (
 )
 
 // workerToken is what only the worker and whoever speaks to it may know.
-const workerToken = "wt-7c1f0e6b2a9d4f58"
+const workerToken = "wt-7c1f0e6b2a9d4f587c1f0e6b2a9d4f58"
 
 // workerProgram is where the tests put the worker inside the sandbox.
 const workerProgram = "/home/ada/mcpworker"

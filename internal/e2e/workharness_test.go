@@ -33,7 +33,12 @@ type workHost struct {
 // startWork starts a suite whose section [work] has these lines.
 func startWork(t *testing.T, lines string) *workHost {
 	t.Helper()
-	bin := programs(t)
+	return startWorkOf(t, programs(t), lines)
+}
+
+// startWorkOf is startWork with the programs of a folder.
+func startWorkOf(t *testing.T, bin, lines string) *workHost {
+	t.Helper()
 	state, err := os.MkdirTemp("/tmp", "pgwork")
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +51,8 @@ func startWork(t *testing.T, lines string) *workHost {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(state, "playground.toml"), fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\nlibexec_dir = %q\n[http]\nlisten = %q\n[work]\nstop_grace = \"2s\"\n%s\n",
-		filepath.Join(state, "data"), filepath.Join(state, "run"), bin, listen, lines))
+	write(t, filepath.Join(state, "playground.toml"), fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\nlibexec_dir = %q\n[http]\nlisten = %q\n[work]\nstop_grace = \"2s\"\nworker_uid_base = %d\n%s\n",
+		filepath.Join(state, "data"), filepath.Join(state, "run"), bin, listen, workerIDs(), lines))
 	h := &workHost{host: &host{t: t, bin: bin, state: state, listen: listen}}
 	t.Cleanup(h.clean)
 	h.launch()
@@ -55,6 +60,9 @@ func startWork(t *testing.T, lines string) *workHost {
 	t.Cleanup(h.api.Disconnect)
 	return h
 }
+
+// workerIDs are the first user id of root's workers. Two suites of one host must not share them: each would find the other's.
+func workerIDs() int { return 500_000 + os.Getpid()%1000*256 }
 
 // script writes the steps of goals: a goal is the name of its steps.
 func script(t *testing.T, goals map[string][]map[string]any) string {

@@ -136,7 +136,7 @@ func startSuite(t *testing.T) suiteRun {
 		t.Fatalf("script: exit %d", code)
 	}
 	text := fmt.Sprintf("[host]\nstate_dir = %q\nrun_dir = %q\nlibexec_dir = %q\n\n[http]\nlisten = %q\n\n[jobs]\nterm_grace = \"3s\"\n\n"+
-		"[work]\nprovider = \"scripted\"\nscript = %q\ndata_dir = %q\ncapacity = 1\n",
+		"[work]\nprovider = \"scripted\"\nscript = %q\ndata_dir = %q\ncapacity = 1\nworker_uid_base = 930000\n",
 		filepath.Join(state, "data"), filepath.Join(state, "run"), bin, listen, filepath.Join(dir, "script.json"), filepath.Join(dir, "plane"))
 	for path, content := range map[string]string{config: text, filepath.Join(dir, "script.json"): script.String(), filepath.Join(dir, "adversary"): hostileStub,
 		filepath.Join(dir, "service"): serviceStub, filepath.Join(dir, "faculty", ".keep"): "", filepath.Join(dir, "plane", "file"): "data\n"} {

@@ -27,10 +27,11 @@ type Cleaned struct {
 // Usage is what the running commands of each tenant use together, by rctl(8) resource.
 type Usage = map[string]map[string]int64
 
-// An Access says who may use the daemon. Cleaning ends what others may not even see, so it is for the operator.
+// An Access says who may use the daemon. Cleaning ends what others may not even see, and an acknowledgement says that somebody looked
+// at the host, so both are for the operator.
 type Access struct {
 	Callers   localapi.Access // all other routes
-	Operators localapi.Access // clean
+	Operators localapi.Access // clean and ack
 }
 
 // hostRoutes returns the part of the table that is about the host.

@@ -85,7 +85,7 @@ func Routes(jobs Jobs, host Host, access Access) []localapi.Route {
 		{Method: "POST", Path: "/v1/jobs/{id}/cancel", Access: access.Callers, Handle: h.cancel},
 		{Method: "DELETE", Path: "/v1/tenants/{tenant}/jobs", Access: access.Callers, Handle: h.dropTenant},
 		{Method: "GET", Path: "/v1/status", Access: access.Callers, Handle: h.status},
-		{Method: "POST", Path: "/v1/ack", Access: access.Callers, Handle: h.ack},
+		{Method: "POST", Path: "/v1/ack", Access: access.Operators, Handle: h.ack},
 	}...)
 }
 

@@ -425,7 +425,7 @@ func childProcess(t *testing.T, exe string) (*os.Process, *os.File) {
 		t.Fatal(err)
 	}
 	proc, err := os.StartProcess(exe, []string{exe, "-test.run=^TestDaemonKilled$"}, &os.ProcAttr{
-		Env: append(os.Environ(), "PLAYGROUND_KEEPER_CHILD=1"), Files: []*os.File{nil, w, os.Stderr},
+		Env: append(os.Environ(), "PLAYGROUND_KEEPER_CHILD=1", "TMPDIR="+t.TempDir()), Files: []*os.File{nil, w, os.Stderr},
 	})
 	w.Close()
 	if err != nil {

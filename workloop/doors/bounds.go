@@ -19,6 +19,9 @@ import (
 // decode reads a body into v, a pointer to a struct. Keys that come twice are refused, at any depth, as are keys of v that it
 // does not have in exactly this spelling: encoding/json alone would take "Kind" for "kind", and the last of two.
 func decode(body []byte, v any) error {
+	if bulk(body) > maxValues {
+		return refuse(http.StatusRequestEntityTooLarge, loop.CodeTooLarge, fmt.Sprintf("the body holds more than %d values", maxValues))
+	}
 	canonical, err := record.Canonicalize(body)
 	if err != nil {
 		return refuse(http.StatusBadRequest, loop.CodeInvalidBody, "the body is not strict JSON: "+err.Error())
@@ -39,6 +42,22 @@ func decode(body []byte, v any) error {
 		return refuse(http.StatusUnprocessableEntity, loop.CodeInvalidBody, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
+}
+
+// bulk counts the values in JSON, about. A message of no content takes two bytes in JSON and a hundred times as many when it is read.
+func bulk(body []byte) (values int) {
+	quoted := false
+	for i := 0; i < len(body); i++ {
+		switch b := body[i]; {
+		case quoted && b == '\\':
+			i++
+		case b == '"':
+			quoted = !quoted
+		case !quoted && (b == '{' || b == '[' || b == ','):
+			values++
+		}
+	}
+	return values
 }
 
 // fieldsOf returns the JSON names of a struct's fields, those of embedded structs included.

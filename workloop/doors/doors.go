@@ -32,6 +32,7 @@ const (
 	maxQuery     = 64 << 10
 	maxMessages  = 8 << 20
 	maxAnswer    = 8 << 20
+	maxValues    = 200_000 // in one body: more than the longest conversation has, whatever its calls' arguments are
 	queryRecords = 200
 )
 

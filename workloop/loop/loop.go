@@ -136,9 +136,9 @@ type Kernel interface {
 	Propose(ctx context.Context, p Proposal) (Verdict, error)
 	// Call runs a mediated or trusted tool, by the record id of an allowed tool_call, and records its result.
 	Call(ctx context.Context, call string) (Result, error)
-	// Append records an entry on the run's thread and returns its id.
+	// Append records an entry on the run's thread and returns its id. A note is for an allowed call of its tool.
 	Append(ctx context.Context, e Entry) (id string, err error)
-	// Query reads records. It must name its thread.
+	// Query reads records, for an allowed call of a tool that does. It must name its thread.
 	Query(ctx context.Context, q record.Query) (record.Page, error)
 	// Complete asks the model.
 	Complete(ctx context.Context, r inference.Request) (Completion, error)

@@ -27,6 +27,7 @@ const (
 	maxMatches = 100       // of a search
 	maxSearch  = 20_000    // files that a search looks into
 	maxPattern = 512       // bytes of a search's expression
+	maxName    = 1024      // bytes of a path: one of many folders in each other could not be taken away again
 	lineBytes  = 240       // of a match that is shown
 )
 
@@ -72,6 +73,9 @@ func (f *folder) open() (*os.Root, error) {
 
 // local returns a clean path below the folder; "" and "/" are the folder itself.
 func local(name string) (string, error) {
+	if len(name) > maxName {
+		return "", &argumentError{fmt.Sprintf("the path has more than %d bytes", maxName)}
+	}
 	if strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
 		return "", &argumentError{"the path holds bytes that no name has"}
 	}

@@ -29,7 +29,7 @@ const (
 func hostTools() []loop.Tool {
 	const where = `"path":{"type":"string","description":"path below the workspace"}`
 	return []loop.Tool{
-		define("bash", "Run a command with /bin/sh in the workspace on the operator's machine. It ends with everything it started, at the latest after timeout_ms.",
+		define("bash", "Run a command with /bin/sh in the workspace on the operator's machine. At its end, at the latest after timeout_ms, all of its process group is killed.",
 			`"command":{"type":"string"},"timeout_ms":{"type":"integer","minimum":1,"maximum":280000}`, "command"),
 		define("read", "Read a file of the workspace, at most 256 KiB.", where, "path"),
 		define("write", "Write a file of the workspace, in place of what it held. Missing folders are made.", where+`,"text":{"type":"string"}`, "path", "text"),

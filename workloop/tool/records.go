@@ -120,7 +120,7 @@ func (r *records) search(ctx context.Context, _ string, args json.RawMessage) (l
 	if err != nil {
 		return loop.Result{}, err
 	}
-	page, err := r.env.Log.Query(ctx, record.Query{Thread: in.Thread, Filter: filter, Limit: bound(in.Limit, maxFound),
+	page, err := r.env.Kernel.Query(ctx, record.Query{Thread: in.Thread, Filter: filter, Limit: bound(in.Limit, maxFound),
 		Sort: record.Sort{{Field: "created_at", Descending: true}}})
 	if err != nil {
 		return loop.Result{}, err

@@ -33,6 +33,8 @@ type Question struct {
 type Kernel interface {
 	// Visible returns the threads that the run may look into, newest first; all is true where that is every thread.
 	Visible() (threads []string, all bool)
+	// Query carries out a query over threads that are visible.
+	Query(ctx context.Context, q record.Query) (record.Page, error)
 	// Explain returns the row of a run that the principal may see.
 	Explain(ctx context.Context, thread string) (any, error)
 	// Actors returns the actors that the principal may know of.
