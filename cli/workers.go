@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
-	"syscall"
 
 	"playground/config"
 	"playground/fault"
@@ -16,8 +14,9 @@ func workerChecks(c config.Config) []preflight.Check {
 	if c.HTTP.Catalogue != config.CatalogueWorkers {
 		return nil
 	}
-	uid := transportUser(c)
-	read := func(path string, most int64) ([]byte, error) { return config.PrivateFileOf(path, most, uid) }
+	read := func(path string, most int64) ([]byte, error) {
+		return config.PrivateFileOf(path, most, c.TransportUser())
+	}
 	m, err := gateway.Load(c.Gateway.Manifest, read)
 	if err == nil {
 		err = gateway.RefuseOwn(m, c.HTTP.Listen, c.HTTP.MetricsListen)
@@ -26,14 +25,4 @@ func workerChecks(c config.Config) []preflight.Check {
 		return []preflight.Check{{Name: "gateway manifest", Status: preflight.Fail, Detail: err.Error(), Remedy: fault.HintOf(err)}}
 	}
 	return []preflight.Check{{Name: "gateway manifest", Status: preflight.Pass, Detail: fmt.Sprintf("%d tenants have a native worker", len(m.Workers()))}}
-}
-
-// transportUser is whom playgroundd runs as: the owner of its folder, if it has one already.
-func transportUser(c config.Config) int {
-	if info, err := os.Stat(c.TransportDir()); err == nil && os.Geteuid() == 0 {
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			return int(stat.Uid)
-		}
-	}
-	return os.Geteuid()
 }

@@ -29,9 +29,12 @@ const (
 	eventExchangeFailed = "worker_exchange_failed"
 )
 
-// manifest loads the operator's list of workers.
+// manifest loads the operator's list of workers, from files that playgroundd can read as the user that it runs as. Root, who asks with
+// -t, is told whether it can.
 func manifest(c config.Config) (gateway.Manifest, error) {
-	m, err := gateway.Load(c.Gateway.Manifest, config.PrivateFile)
+	m, err := gateway.Load(c.Gateway.Manifest, func(path string, most int64) ([]byte, error) {
+		return config.PrivateFileOf(path, most, c.TransportUser())
+	})
 	if err != nil {
 		return gateway.Manifest{}, err
 	}

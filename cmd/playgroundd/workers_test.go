@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -214,5 +216,43 @@ func TestHealth(t *testing.T) {
 	h.round(t.Context(), now.Add(2*healthEvery))
 	if n := len(keeper.reports["legacy"]); n != 2 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// Root asks whether the files are as the daemon will need them, whose user is another.
+func TestCheckAsRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root looks on another user's behalf")
+	}
+	const daemonUser = 65533
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, text := range map[string]string{
+		"token":    strings.Repeat("t", 32),
+		"manifest": fmt.Sprintf(`[{"tenant":"ann","address":"127.0.0.1:9001","token_file":%q}]`, at("token")),
+		"playground.toml": fmt.Sprintf("[host]\nstate_dir = %q\ndaemon_user = \"nobody-of-this-name\"\n[http]\ncatalogue = \"workers\"\n[gateway]\nmanifest = %q\n",
+			at("state"), at("manifest")),
+	} {
+		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	test := func() error {
+		return run(t.Context(), []string{"-t", "-c", at("playground.toml")}, io.Discard, io.Discard)
+	}
+	if err := test(); err != nil {
+		t.Errorf("without that user the daemon is root: %v", err)
+	}
+	if err := errors.Join(os.MkdirAll(at("state/playgroundd"), 0o700), os.Chown(at("state/playgroundd"), daemonUser, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := test(); !errors.Is(err, fault.Invalid) || !strings.Contains(fault.HintOf(err), "65533") {
+		t.Errorf("files that the daemon could not read: %v (%s)", err, fault.HintOf(err))
+	}
+	if err := errors.Join(os.Chown(at("manifest"), daemonUser, -1), os.Chown(at("token"), daemonUser, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := test(); err != nil {
+		t.Errorf("files that are as the daemon needs them: %v", err)
 	}
 }
