@@ -315,3 +315,35 @@ func TestLongStateFolder(t *testing.T) {
 		t.Fatalf("got %v (hint %q)", err, fault.HintOf(err))
 	}
 }
+
+// Whoever starts a suite for a purpose of its own may change what a new state folder gets; a change that fails leaves no file.
+func TestEdit(t *testing.T) {
+	dir := filepath.Join(shortDir(t), "s")
+	refused := errors.New("no")
+	options := Options{State: dir, Edit: func(string, string) (string, error) { return "", refused }}
+	if _, err := Open(options); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ConfigName)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file is left: %v", err)
+	}
+	options.Edit = func(in, text string) (string, error) {
+		if in != dir {
+			t.Errorf("the folder is %q", in)
+		}
+		return strings.Replace(text, "[work]\n", "[work]\ncapacity = 3\n", 1), nil
+	}
+	s, err := Open(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	options.Edit = nil // the file is there now
+	if s, err = Open(options); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if w := s.Config.Work; w.Capacity != 3 || w.Worker.UIDBase < 500_000 || w.Worker.UIDBase+config.WorkerIDs > 1_000_000 {
+		t.Errorf("%+v", w)
+	}
+}

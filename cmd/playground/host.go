@@ -17,6 +17,9 @@ func upCommand(env *cli.Env) *cobra.Command {
 	cmd := &cobra.Command{Use: "up", Short: "Run the whole suite from one state folder", Args: exactly(),
 		Long: "Run the daemons from one state folder as this user, until Ctrl-C. The first start writes playground.toml\ninto the folder; the flags below are for that start.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if env.Config != "" { // a state folder has its own; to ignore the other would start another suite than was meant
+				return usage("playground up: the configuration is the one in the state folder; name that with --state instead of -c")
+			}
 			signals := make(chan os.Signal, 2)
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 			defer signal.Stop(signals)
