@@ -11,10 +11,11 @@ import (
 // start starts the program as a worker, in namespaces of its own. It does not return before the program is executed, so that the
 // process is what the image says.
 func (p *Program) start(s Start, files [4]*os.File) (*os.Process, error) {
-	path, err := p.path()
+	image, err := p.above(files)
 	if err != nil {
 		return nil, err
 	}
+	defer unix.Close(image)
 	weak := weakened()
 	env := []string{workerEnv}
 	if weak.off(Environment) {
@@ -47,20 +48,28 @@ func (p *Program) start(s Start, files [4]*os.File) (*os.Process, error) {
 	}
 	attr := &os.ProcAttr{Dir: "/", Env: env, Files: files[:], Sys: sys}
 	var proc *os.Process
-	p.onThread(func() { proc, err = os.StartProcess(path, []string{"playground-worker"}, attr) })
+	p.onThread(func() {
+		proc, err = os.StartProcess(fmt.Sprintf("/proc/self/fd/%d", image), []string{"playground-worker"}, attr)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the worker: %w", err)
 	}
 	return proc, nil
 }
 
-// path is the held image, as the child finds it before its descriptors change. The number is far above those that it gets.
-func (p *Program) path() (string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(p.fd, &st); err != nil {
-		return "", err
+// above returns another descriptor of the held image, for one start. While it sorts what a child is given, os.StartProcess writes
+// over the numbers right above the highest of files, in the child: its own pipe and one for each file at most. The image must not be
+// among them, whatever else this process has open.
+func (p *Program) above(files [4]*os.File) (int, error) {
+	least := imageFD
+	for _, f := range files {
+		least = max(least, int(f.Fd())+len(files)+2)
 	}
-	return fmt.Sprintf("/proc/self/fd/%d", p.fd), nil
+	fd, err := unix.FcntlInt(uintptr(p.fd), unix.F_DUPFD_CLOEXEC, least)
+	if err != nil {
+		return -1, fmt.Errorf("cannot hold the worker program: %w", err)
+	}
+	return fd, nil
 }
 
 // orders are what the worker is told, beside its bounds.

@@ -16,6 +16,7 @@ import (
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 
+	"playground/config"
 	"playground/fault"
 )
 
@@ -318,9 +319,17 @@ func TestLongStateFolder(t *testing.T) {
 
 // Whoever starts a suite for a purpose of its own may change what a new state folder gets; a change that fails leaves no file.
 func TestEdit(t *testing.T) {
-	dir := filepath.Join(shortDir(t), "s")
+	base, err := os.MkdirTemp("/tmp", "pgsuite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(base, "state")
 	refused := errors.New("no")
-	options := Options{State: dir, Edit: func(string, string) (string, error) { return "", refused }}
+	options := Options{State: dir, Bin: base, Edit: func(string, string) (string, error) { return "", refused }}
 	if _, err := Open(options); !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
 	}
