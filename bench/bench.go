@@ -176,5 +176,5 @@ func (r *Report) aims() []Aim {
 				Value: row.ToNginx.Median, Unit: "times", Met: row.ToNginx.Median <= wantAdded})
 		}
 	}
-	return aims
+	return append(aims, r.Work.aims()...)
 }

@@ -104,8 +104,8 @@ func sample() *Report {
 			{Row: Row{Way: wayGateway, Words: "through playgroundd", AtOnce: 1, P50: 0.3}, Added50: 0.2, ToNginx: &Ratio{1.2, 1, 1.4}}}},
 		Output: Output{Bytes: outputBytes, Rate: 250, Polled: Polled{Rate: 600, Received: 10, Pages: 40}},
 		Work: Work{Capacity: 16, Worker: WorkerMemory{Workers: 8, Resident: 21, Part: 9.5, Added: 11},
-			Append:   []WorkRow{{Row: Row{Words: "a plain file", AtOnce: 1, P50: 0.5}}, {Row: Row{Words: "a record", AtOnce: 32, P50: 0.75, Rate: 9000}, ToBase: &Ratio{1.5, 1.4, 1.6}}},
-			Verdicts: []WorkRow{{Row: Row{Words: "a verdict", AtOnce: 1, P50: 0.875, Rate: 777}}},
+			Append:   []WorkRow{{Row: Row{Words: "a plain file", AtOnce: 1, P50: 0.5}}, {Row: Row{Way: wayAppend, Words: "a record", AtOnce: 32, P50: 0.75, Rate: 9000}, ToBase: &Ratio{1.5, 1.4, 1.6}}},
+			Verdicts: []WorkRow{{Row: Row{Way: wayVerdict, Words: "a verdict", AtOnce: 1, P50: 0.875, Rate: 777}}},
 			Runs:     []WorkRow{{Row: Row{Words: "sandboxed", AtOnce: 16, P50: 12.5, Rate: 31}, ToBase: &Ratio{3.5, 3, 4}}}},
 		Memory: []Footprint{{When: "idle, no tenant", Total: 30, Processes: 3, Daemons: []DaemonMemory{{Name: "playground-jaild", Resident: 7}, {Name: "playgroundd", Resident: 15}}}},
 	}

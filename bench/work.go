@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,37 @@ type WorkerMemory struct {
 	Resident float64 `json:"rss_mb"`   // of its process
 	Part     float64 `json:"pss_mb"`   // of its process, shared pages divided by their users
 	Added    float64 `json:"added_mb"` // to the sum over all processes, the daemons too
+}
+
+// The figures to reach.
+const (
+	wantAppends  = 2000.0 // records a second, durable, with appendCallers at once
+	wantVerdict  = 1.0    // ms
+	wantReady    = 100.0  // ms
+	wantResident = 25.0   // MB
+
+	appendCallers = 32
+)
+
+// aims compares what the work loop took with what it should take.
+func (w Work) aims() []Aim {
+	var aims []Aim
+	for _, row := range slices.Concat(w.Append, w.Verdicts, w.Runs) {
+		switch {
+		case row.Way == wayAppend && row.AtOnce == appendCallers:
+			aims = append(aims, Aim{Name: fmt.Sprintf("records, durable, %d callers", row.AtOnce), Want: fmt.Sprintf("at least %.0f a second", wantAppends),
+				Value: row.Rate, Unit: "/s", Met: row.Rate >= wantAppends})
+		case row.Way == wayVerdict || row.Way == wayRules:
+			aims = append(aims, Aim{Name: row.Words, Want: fmt.Sprintf("p50 under %.0f ms", wantVerdict), Value: row.P50, Unit: "ms", Met: row.P50 < wantVerdict})
+		case row.Way == wayReady:
+			aims = append(aims, Aim{Name: row.Words, Want: fmt.Sprintf("p50 under %.0f ms", wantReady), Value: row.P50, Unit: "ms", Met: row.P50 < wantReady})
+		}
+	}
+	if w.Worker.Workers > 0 {
+		aims = append(aims, Aim{Name: "a worker's resident memory", Want: fmt.Sprintf("under %.0f MB", wantResident),
+			Value: w.Worker.Resident, Unit: "MB", Met: w.Worker.Resident < wantResident})
+	}
+	return aims
 }
 
 // The ways of a run.
