@@ -26,8 +26,8 @@ type pair struct{ worker, starter string }
 func build(tags ...string) (pair, error) {
 	var p pair
 	var err error
-	if p.worker, err = workertest.Build("worker", "./testdata/worker", tags...); err == nil {
-		p.starter, err = workertest.Build("starter", "./testdata/starter", tags...)
+	if p.worker, err = workertest.Build("worker", "playground/internal/workertest/testdata/worker", tags...); err == nil {
+		p.starter, err = workertest.Build("starter", "playground/internal/workertest/testdata/starter", tags...)
 	}
 	return p, err
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 )
@@ -29,7 +28,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("PLAYGROUND_STANDIN"); path != "" {
 		return path, nil // of an outer test, for one that runs as another user
 	}
-	return Build("worker", "./testdata/worker")
+	return Build("worker", "playground/internal/workertest/testdata/worker")
 })
 
 // dirs are what Main removes.
@@ -53,8 +52,6 @@ func Build(name, pkg string, tags ...string) (string, error) {
 	path := filepath.Join(dir, name)
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path}, tags...)
 	cmd := exec.Command("go", append(args, pkg)...)
-	_, here, _, _ := runtime.Caller(0)
-	cmd.Dir = filepath.Dir(here)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build %s: %w\n%s", pkg, err, out)
