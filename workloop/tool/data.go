@@ -71,6 +71,16 @@ func (f *folder) open() (*os.Root, error) {
 	return root, nil
 }
 
+// enter opens the folder for a path that an agent named, which it returns as local does.
+func (f *folder) enter(path string) (*os.Root, string, error) {
+	name, err := local(path)
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := f.open()
+	return root, name, err
+}
+
 // local returns a clean path below the folder; "" and "/" are the folder itself.
 func local(name string) (string, error) {
 	if len(name) > maxName {
@@ -145,11 +155,7 @@ func (f *folder) read(_ context.Context, _ string, args json.RawMessage) (loop.R
 	if err := errors.Join(decode(args, &in), need("path", in.Path)); err != nil {
 		return loop.Result{}, err
 	}
-	name, err := local(in.Path)
-	if err != nil {
-		return loop.Result{}, err
-	}
-	root, err := f.open()
+	root, name, err := f.enter(in.Path)
 	if err != nil {
 		return loop.Result{}, err
 	}
@@ -175,11 +181,7 @@ func (f *folder) write(_ context.Context, _ string, args json.RawMessage) (loop.
 	if in.Text == nil {
 		return loop.Result{}, &argumentError{"text is missing"}
 	}
-	name, err := local(in.Path)
-	if err != nil {
-		return loop.Result{}, err
-	}
-	root, err := f.open()
+	root, name, err := f.enter(in.Path)
 	if err != nil {
 		return loop.Result{}, err
 	}
@@ -222,11 +224,7 @@ func (f *folder) list(_ context.Context, _ string, args json.RawMessage) (loop.R
 	if err := decode(args, &in); err != nil {
 		return loop.Result{}, err
 	}
-	name, err := local(in.Path)
-	if err != nil {
-		return loop.Result{}, err
-	}
-	root, err := f.open()
+	root, name, err := f.enter(in.Path)
 	if err != nil {
 		return loop.Result{}, err
 	}
@@ -270,11 +268,7 @@ func (f *folder) search(ctx context.Context, _ string, args json.RawMessage) (lo
 	if err != nil {
 		return loop.Result{}, &argumentError{err.Error()}
 	}
-	name, err := local(in.Path)
-	if err != nil {
-		return loop.Result{}, err
-	}
-	root, err := f.open()
+	root, name, err := f.enter(in.Path)
 	if err != nil {
 		return loop.Result{}, err
 	}

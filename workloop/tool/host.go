@@ -175,11 +175,7 @@ func (f *folder) edit(_ context.Context, _ string, args json.RawMessage) (loop.R
 	if in.Old == "" {
 		return loop.Result{}, &argumentError{"old is missing"}
 	}
-	name, err := local(in.Path)
-	if err != nil {
-		return loop.Result{}, err
-	}
-	root, err := f.open()
+	root, name, err := f.enter(in.Path)
 	if err != nil {
 		return loop.Result{}, err
 	}
