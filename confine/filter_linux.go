@@ -21,9 +21,10 @@ var permitted = []uint32{
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
-// threadFlags are the flags of clone(2) with which the Go runtime makes a thread (runtime/os_linux.go); other flags make what is
-// no thread of this process.
-const threadFlags = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_SYSVSEM | unix.CLONE_THREAD
+// threadFlags are the flags of clone(2) with which the Go runtime makes a thread (runtime/os_linux.go, and sys_linux_GOARCH.s for
+// threadLocal); other flags make what is no thread of this process.
+const threadFlags = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_SYSVSEM | unix.CLONE_THREAD |
+	threadLocal
 
 // Offsets in struct seccomp_data (linux/seccomp.h): number, architecture, instruction pointer, six 64-bit arguments. Both of our
 // architectures are little-endian, so that an argument's low half comes first.

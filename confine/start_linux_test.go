@@ -119,7 +119,8 @@ func ask(t testing.TB, w *Process, line string) string {
 	}
 	answer, err := bufio.NewReader(w.Stdout).ReadString('\n')
 	if err != nil {
-		t.Fatal(err)
+		state, _ := w.Wait()
+		t.Fatalf("no answer to %q: %v; the worker: %v%s", line, err, state, w.lastWords())
 	}
 	return strings.TrimSpace(answer)
 }

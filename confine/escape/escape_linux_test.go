@@ -135,6 +135,13 @@ func reach(t *testing.T, p pair, s shape, weaken, useUp string, bounds confine.B
 	cmd.Stdin = bytes.NewReader(append(line, '\n'))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	// What a careless parent leaves to the daemon reaches the daemon's children. 3 is the doors' number in a worker.
+	left, err := os.Open(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer left.Close()
+	cmd.ExtraFiles = []*os.File{left, left}
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -3,4 +3,4 @@ package main
 import "time"
 
 // block does not take a thread: there are no limits of threads here but by rctl(8).
-func block() { time.Sleep(time.Minute) }
+func block(d time.Duration) { time.Sleep(d) }

@@ -1,6 +1,12 @@
 package main
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // block takes a thread for a while.
-func block() { syscall.Nanosleep(&syscall.Timespec{Sec: 60}, nil) }
+func block(d time.Duration) {
+	ts := syscall.NsecToTimespec(int64(d))
+	syscall.Nanosleep(&ts, nil)
+}

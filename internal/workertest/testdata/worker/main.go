@@ -121,7 +121,7 @@ func main() {
 			}
 		case "threads":
 			for range 1000 {
-				go block() // a thread each
+				go block(time.Minute) // a thread each
 			}
 			time.Sleep(time.Minute)
 		case "doors":
@@ -132,9 +132,12 @@ func main() {
 	}
 }
 
-// work is what a Go program does: goroutines, timers, garbage, and channels.
+// work is what a Go program does: goroutines, timers, garbage, and threads that it did not have before.
 func work() {
 	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() { block(50 * time.Millisecond) })
+	}
 	for range 64 {
 		all.Go(func() {
 			for i := range 50 {
