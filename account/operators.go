@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"crypto/subtle"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -88,6 +87,7 @@ func (s *Store) RevokeOperator(ctx context.Context, id string) error {
 	s.mu.Lock()
 	s.barred[id] = struct{}{}
 	s.mu.Unlock()
+	defer s.known.forget()
 	_, err = s.write.ExecContext(ctx, "UPDATE operator_tokens SET revoked = ? WHERE id = ? AND revoked IS NULL", s.now().UnixNano(), id)
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, fmt.Errorf("%w: %w", ErrNotKept, err), "the operator token %s is refused from now on", id).
@@ -109,28 +109,11 @@ func (s *Store) AuthenticateOperator(ctx context.Context, token string) (id stri
 	if !formed {
 		return "", notOperator()
 	}
-	rows, err := s.finds.QueryContext(context.WithoutCancel(ctx), id)
+	_, valid, err := s.lookUp(ctx, s.finds, operatorMark, id, token)
 	if err != nil {
-		return "", fmt.Errorf("cannot look up operator token: %w", err)
+		return "", err
 	}
-	defer rows.Close()
-	var kept sql.RawBytes
-	var revoked, found bool
-	hash := hashToken(token)
-	same := 0
-	if rows.Next() {
-		if err := rows.Scan(&kept, &revoked); err != nil {
-			return "", fmt.Errorf("cannot look up operator token: %w", err)
-		}
-		found, same = true, subtle.ConstantTimeCompare(kept, hash[:])
-	} else {
-		if err := rows.Err(); err != nil {
-			return "", fmt.Errorf("cannot look up operator token: %w", err)
-		}
-		var none [len(hash)]byte // an unknown id costs what a wrong secret does
-		subtle.ConstantTimeCompare(none[:], hash[:])
-	}
-	if !found || same != 1 || revoked || !s.used(id) {
+	if !valid {
 		return "", notOperator()
 	}
 	return id, nil

@@ -51,6 +51,7 @@ type Store struct {
 	find  *sql.Stmt // of Authenticate
 	finds *sql.Stmt // of AuthenticateOperator
 	now   func() time.Time
+	known known
 
 	flushes sync.WaitGroup // the goroutine that writes pending, if there is one
 	mu      sync.Mutex     // mu guards the rest
@@ -90,14 +91,14 @@ func Open(path string) (*Store, error) {
 		write.Close()
 		return nil, fmt.Errorf("cannot read account database %q: %w", path, err)
 	}
-	finds, err := read.Prepare("SELECT hash, revoked IS NOT NULL FROM operator_tokens WHERE id = ?")
+	finds, err := read.Prepare("SELECT '', hash, revoked IS NOT NULL FROM operator_tokens WHERE id = ?")
 	if err != nil {
 		find.Close()
 		read.Close()
 		write.Close()
 		return nil, fmt.Errorf("cannot read account database %q: %w", path, err)
 	}
-	return &Store{write: write, read: read, find: find, finds: finds, now: time.Now,
+	return &Store{write: write, read: read, find: find, finds: finds, now: time.Now, known: known{rows: make(map[string]row)},
 		noted: make(map[string]int64), pending: make(map[string]int64), barred: make(map[string]struct{})}, nil
 }
 
@@ -229,6 +230,7 @@ func (s *Store) List(ctx context.Context) ([]Tenant, error) {
 
 // Delete forgets a tenant and all its tokens; fault.NotFound when there is none.
 func (s *Store) Delete(ctx context.Context, name string) error {
+	defer s.known.forget()
 	res, err := s.write.ExecContext(ctx, "DELETE FROM tenants WHERE name = ?", name)
 	return oneRow(res, err, noTenant(name))
 }

@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"crypto/subtle"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -48,6 +47,7 @@ func (s *Store) Reset(ctx context.Context, tenant string) (string, TokenInfo, er
 	if err != nil {
 		return cannot(err)
 	}
+	defer s.known.forget()
 	defer tx.Rollback()
 	if err := s.revoke(ctx, tx, tenant); err != nil {
 		return cannot(err)
@@ -80,6 +80,7 @@ func (s *Store) Revoke(ctx context.Context, tenant string) error {
 		s.barred[id] = struct{}{}
 	}
 	s.mu.Unlock()
+	defer s.known.forget()
 	if err := s.revoke(ctx, s.write, tenant); err != nil {
 		return fault.Wrap(fault.Unavailable, fmt.Errorf("%w: %w", ErrNotKept, err), "the tokens of tenant %q are refused from now on", tenant).
 			WithHint("free some space on the disk of the state folder, then run the same command again")
@@ -149,36 +150,14 @@ func (s *Store) Authenticate(ctx context.Context, token string) (Principal, erro
 	if !formed {
 		return Principal{}, denied()
 	}
-	var tenant string
-	var kept sql.RawBytes // copied nowhere: compared below and gone
-	var revoked, found bool
-	// A look-up of microseconds is not worth the goroutine that the driver starts to watch a context.
-	rows, err := s.find.QueryContext(context.WithoutCancel(ctx), id)
+	r, valid, err := s.lookUp(ctx, s.find, tokenMark, id, token)
 	if err != nil {
-		return Principal{}, fmt.Errorf("cannot look up token: %w", err)
+		return Principal{}, err
 	}
-	defer rows.Close()
-	hash := hashToken(token)
-	same := 0
-	if rows.Next() {
-		if err := rows.Scan(&tenant, &kept, &revoked); err != nil {
-			return Principal{}, fmt.Errorf("cannot look up token: %w", err)
-		}
-		found, same = true, subtle.ConstantTimeCompare(kept, hash[:])
-	} else {
-		if err := rows.Err(); err != nil {
-			return Principal{}, fmt.Errorf("cannot look up token: %w", err)
-		}
-		var none [len(hash)]byte // an unknown id costs what a wrong secret does
-		subtle.ConstantTimeCompare(none[:], hash[:])
-	}
-	if !found || same != 1 || revoked {
+	if !valid {
 		return Principal{}, denied()
 	}
-	if !s.used(id) {
-		return Principal{}, denied()
-	}
-	return Principal{Tenant: tenant, TokenID: id}, nil
+	return Principal{Tenant: r.tenant, TokenID: id}, nil
 }
 
 func denied() error {

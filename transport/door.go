@@ -110,7 +110,7 @@ func (t *Transport) ForgetOperator(id string) {
 	}
 }
 
-// operator returns the id of a request's valid operator's token, or answers the request. Nothing is cached: a revoked token
+// operator returns the id of a request's valid operator's token, or answers the request. Nothing is kept here: a revoked token
 // ends with the next request.
 func (t *Transport) operator(d Door, w http.ResponseWriter, r *http.Request) (id string, ok bool) {
 	token, sent := bearer(r)

@@ -114,7 +114,7 @@ func (t *Transport) serveOther(s *stream, r *http.Request, e *endpoint, who *cal
 	e.inSession(session, who, s, r, nil)
 }
 
-// authenticate finds out who calls, from this request alone. Nothing is cached: a revoked token ends with the next request.
+// authenticate finds out who calls, from this request alone. Nothing is kept here: a revoked token ends with the next request.
 func (t *Transport) authenticate(s *stream, r *http.Request) (*caller, bool) {
 	token, ok := bearer(r)
 	if ok {
