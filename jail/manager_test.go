@@ -58,6 +58,7 @@ func (o *fakeObject) endLocked() {
 // newManager returns a Manager over a fake kernel, and the objects it makes.
 func newManager(t *testing.T, dir string) (*Manager, *[]*fakeObject) {
 	t.Helper()
+	skipWherePermanent(t)
 	m, err := NewManager(Options{Prefix: "pg", StateDir: dir, Isolation: IsolationNamespaces, Network: NetworkNone, HandleTTL: time.Hour, Lang: "C", Path: "/bin"})
 	if err != nil {
 		t.Fatal(err)

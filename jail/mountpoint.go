@@ -119,5 +119,8 @@ func writeBeneath(root, rel string, data []byte, mode uint32) error {
 		n, err = unix.Write(fd, data)
 		data = data[max(n, 0):]
 	}
-	return errors.Join(err, unix.Close(fd))
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
+		err = errors.Join(err, unix.Unlinkat(dir, filepath.Base(rel), 0))
+	}
+	return err
 }

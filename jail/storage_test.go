@@ -168,6 +168,42 @@ func TestThinStorageIsAllOrNothing(t *testing.T) {
 	provision(t, m, "bob") // the name is free
 }
 
+// A refusingBacking looks at a new tenant's pile while its storage is made, and then makes none.
+type refusingBacking struct {
+	backing
+	piles  func(id string) string
+	sealed bool
+}
+
+func (b *refusingBacking) create(_ context.Context, _ string, rec record) error {
+	b.sealed = hasAppendFlag(filepath.Join(b.piles(rec.ID), "self.pile"))
+	return errFake
+}
+
+// A pile that cannot be removed any more must not be left by a tenant that never came to be: the flag is set last.
+func TestPileIsSealedLast(t *testing.T) {
+	m := thinManager(t, t.TempDir(), settled)
+	refusing := &refusingBacking{backing: m.store.backing, piles: m.store.pile}
+	m.store.backing = refusing
+	if _, err := m.Provision(t.Context(), ProvisionSpec{Tenant: "alice"}); !errors.Is(err, errFake) {
+		t.Errorf("storage that cannot be made: %v", err)
+	}
+	if refusing.sealed {
+		t.Error("the pile was append-only before the storage was there")
+	}
+	m.store.backing = refusing.backing
+	probe := filepath.Join(t.TempDir(), "probe")
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setAppendOnly(probe, true)
+	able := hasAppendFlag(probe)
+	setAppendOnly(probe, false)
+	if sb := provision(t, m, "alice"); hasAppendFlag(filepath.Join(m.store.pile(sb.ID), "self.pile")) != able {
+		t.Errorf("the flag can be set: %v; the pile is %+v", able, sb.AppendOnly)
+	}
+}
+
 func TestStorageInUseStays(t *testing.T) {
 	busy := true
 	m := thinManager(t, t.TempDir(), func(context.Context, string, func(mounted) bool, time.Duration) error {

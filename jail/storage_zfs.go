@@ -79,8 +79,8 @@ func (b *zfsBacking) mountRoot(ctx context.Context, rec record) error {
 		return err
 	}
 	// The home folder is the tenant's own, so that its name can differ from tenant to tenant of one template.
-	// Nothing is mounted there: one that the tenant replaced by a link is its own affair.
-	if err := makeMountPoint(b.root(rec.ID), "/home/"+rec.Tenant); err != nil && !errors.Is(err, fault.Unavailable) {
+	// Nothing is mounted there: one that the tenant replaced by a link, or has no room for any more, is its own affair.
+	if err := makeMountPoint(b.root(rec.ID), "/home/"+rec.Tenant); err != nil && !errors.Is(err, fault.Unavailable) && !isNoSpace(err) {
 		return err
 	}
 	return nil

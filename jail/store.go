@@ -145,6 +145,10 @@ func (s *store) create(ctx context.Context, rec record) (record, error) {
 		err = s.backing.create(ctx, making, rec)
 	}
 	if err == nil {
+		if rec.Source == "" { // a builder's is removed with it
+			// Last of all: from securelevel 1 on what bears the flag cannot be cleared up. Probed, not assumed: see appendOnly.
+			setAppendOnly(filepath.Join(s.pile(rec.ID), "self.pile"), true)
+		}
 		err = os.Rename(making, filepath.Join(s.sandboxes(), rec.ID))
 	}
 	if err == nil {
@@ -232,7 +236,7 @@ func (s *store) remove(ctx context.Context, rec record) error {
 	return s.removePile(rec.ID)
 }
 
-// createPile makes a tenant's pile from the seed, and its key.
+// createPile makes a tenant's pile from the seed, and its key. The pile is not append-only yet.
 func (s *store) createPile(rec record) error {
 	dir := s.pile(rec.ID)
 	if err := mkdir(dir, 0o700, rec.UIDBase); err != nil {
@@ -250,9 +254,6 @@ func (s *store) createPile(rec record) error {
 		if err := own(filepath.Join(dir, name), rec.UIDBase); err != nil {
 			return err
 		}
-	}
-	if rec.Source == "" { // a builder's is removed with it
-		setAppendOnly(filepath.Join(dir, "self.pile"), true) // probed, not assumed: see appendOnly
 	}
 	return syncDir(dir)
 }

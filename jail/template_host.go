@@ -17,10 +17,14 @@ import (
 // hostParts are what a template takes of a running host: the base system (hier(7)), and nothing that the operator added.
 var hostParts = [...]string{"bin", "etc", "lib", "libexec", "rescue", "sbin", "usr"}
 
-// hostSkips are the paths below them that stay behind: packages, sources, homes, and what would give a tenant the host's
-// identity. A trailing * matches within one folder.
+// hostUsr are the folders of /usr that are the base system's. Whatever else is there is the operator's: packages, sources, homes,
+// other jails.
+var hostUsr = [...]string{"bin", "include", "lib", "libdata", "libexec", "sbin", "share"}
+
+// hostSkips are the paths below them that stay behind, most of all what would give a tenant the host's identity. A trailing *
+// matches within one folder.
 var hostSkips = [...]string{
-	"usr/local", "usr/home", "usr/src", "usr/obj", "usr/ports", "usr/tests", "usr/lib/debug", "usr/freebsd-dist", "usr/lib32",
+	"usr/lib/debug",
 	"etc/master.passwd", "etc/passwd", "etc/pwd.db", "etc/spwd.db", "etc/group", "etc/ssh/ssh_host_*", "etc/ssl/private", "etc/rc.conf", "etc/rc.conf.d/*",
 	"etc/rc.conf.local", "etc/fstab", "etc/exports", "etc/hostid", "etc/machine-id", "etc/krb5.keytab", "etc/opiekeys", "etc/ppp/*", "etc/wpa_supplicant.conf*",
 	"etc/pf.conf*", "etc/ipfw*", "etc/jail.conf*", "etc/jail.conf.d/*", "etc/zfs/*", "etc/iscsi.conf", "etc/ctl.conf", "etc/bluetooth/*", "etc/mail/*.db",
@@ -34,16 +38,27 @@ func hostSkip(rel, state string) bool {
 	if "/"+rel == state {
 		return true
 	}
+	if below, ok := strings.CutPrefix(rel, "usr/"); ok {
+		if name, _, _ := strings.Cut(below, "/"); !slices.Contains(hostUsr[:], name) {
+			return true
+		}
+	}
 	return slices.ContainsFunc(hostSkips[:], func(pattern string) bool {
 		ok, err := filepath.Match(pattern, rel)
 		return ok && err == nil
 	})
 }
 
-// secret reports whether the host keeps a file from its own users. The base system needs none of those.
+// secret reports whether the host keeps a file, or what is in a folder, from its own users. The base system needs none of those.
 func secret(path string) bool {
 	info, err := os.Lstat(path)
-	return err != nil || info.Mode().IsRegular() && info.Mode()&0o004 == 0
+	switch {
+	case err != nil:
+		return true
+	case info.IsDir():
+		return info.Mode()&0o005 != 0o005
+	}
+	return info.Mode().IsRegular() && info.Mode()&0o004 == 0
 }
 
 // varTree are the folders of an empty /var (BSD.var.dist), without what only a host has.
@@ -191,8 +206,9 @@ func copyChildren(ctx context.Context, from, to string, skip func(string) bool) 
 
 func (t *Templates) createDataset(ctx context.Context, name, mountpoint string) error {
 	for _, args := range [][]string{
-		{"create", "-p", t.zfs.parent + "/sandboxes"}, // -p: it may be there
-		{"create", "-p", t.zfs.parent + "/templates"},
+		// -p: it may be there. Not mounted: below a parent that is mounted on the state folder it would cover what is there.
+		{"create", "-p", "-o", "canmount=off", t.zfs.parent + "/sandboxes"},
+		{"create", "-p", "-o", "canmount=off", t.zfs.parent + "/templates"},
 		{"create", "-o", "mountpoint=" + mountpoint, "-o", propTemplate + "=" + name, t.zfs.template(name)},
 	} {
 		if _, err := t.run(ctx, zfsProgram, args...); err != nil {

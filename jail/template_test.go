@@ -3,6 +3,7 @@ package jail
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -155,8 +156,8 @@ func TestTemplateOnZFS(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"/sbin/zfs create -p z/pg/sandboxes",
-		"/sbin/zfs create -p z/pg/templates",
+		"/sbin/zfs create -p -o canmount=off z/pg/sandboxes",
+		"/sbin/zfs create -p -o canmount=off z/pg/templates",
 		"/sbin/zfs create -o mountpoint=" + root + " -o playground:template=base z/pg/templates/base",
 		"/sbin/zfs snapshot z/pg/templates/base@base",
 		"/sbin/zfs unmount z/pg/templates/base",
@@ -190,12 +191,14 @@ func TestHostTemplateHasNoSecrets(t *testing.T) {
 	for _, rel := range []string{
 		"etc/master.passwd", "etc/spwd.db", "etc/ssh/ssh_host_rsa_key", "etc/ssh/ssh_host_ed25519_key.pub", "etc/ssl/private", "etc/rc.conf", "etc/rc.conf.d/x",
 		"usr/home", "usr/local", "etc/wpa_supplicant.conf", "etc/krb5.keytab", "etc/resolv.conf", "usr/pg",
+		"usr/jails", "usr/jails/www", "usr/backup", "usr/ports", "usr/src", "usr/lib/debug", "usr/.sujournal", "usr/lib32",
 	} {
 		if !hostSkip(rel, "/usr/pg") {
 			t.Errorf("%s is taken over", rel)
 		}
 	}
-	for _, rel := range []string{"bin/sh", "etc/ssl/cert.pem", "etc/rc.subr", "etc/ssh/sshd_config", "etc/login.conf", "etc/pkg/FreeBSD.conf", "usr/bin/su", "libexec/ld-elf.so.1"} {
+	for _, rel := range []string{"bin/sh", "etc/ssl/cert.pem", "etc/rc.subr", "etc/ssh/sshd_config", "etc/login.conf", "etc/pkg/FreeBSD.conf", "usr/bin/su", "libexec/ld-elf.so.1", "usr/share", "usr/lib/libz.so",
+		"usr/include", "usr/libdata", "usr/libexec", "usr/sbin"} {
 		if hostSkip(rel, "/usr/pg") {
 			t.Errorf("%s stays behind", rel)
 		}
@@ -210,5 +213,34 @@ func TestHostTemplateHasNoSecrets(t *testing.T) {
 	want = "wheel:*:0:root\noperator:*:5:root\nvideo:*:44:\nnobody:*:65534:\n"
 	if diff := cmp.Diff(want, baseGroups(groups)); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+}
+
+// What lies in a folder that the host's users may not enter is kept from them as well, whatever its own mode is.
+func TestHostKeepsToItself(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name   string
+		mode   fs.FileMode
+		folder bool
+		secret bool
+	}{
+		{"open", 0o755, true, false}, {"closed", 0o700, true, true}, {"searchable", 0o711, true, true},
+		{"open/readable", 0o644, false, false}, {"open/key", 0o640, false, true}, {"missing/x", 0, false, true},
+	} {
+		path := filepath.Join(dir, c.name)
+		if c.folder {
+			os.Mkdir(path, 0o700)
+		} else {
+			os.WriteFile(path, nil, 0o600)
+		}
+		os.Chmod(path, c.mode)
+		if got := secret(path); got != c.secret {
+			t.Errorf("%s: secret %v", c.name, got)
+		}
+	}
+	os.Symlink("/nowhere", filepath.Join(dir, "link"))
+	if secret(filepath.Join(dir, "link")) {
+		t.Error("a link is no secret")
 	}
 }

@@ -145,6 +145,10 @@ func (z zfs) clone(ctx context.Context, template, id, tenant, mountpoint string,
 		args = append(args, "-o", "refquota="+strconv.FormatInt(quota, 10))
 	}
 	_, err := z.run(ctx, zfsProgram, append(args, z.snapshot(template), z.sandbox(id))...)
+	if err != nil && quota > 0 && strings.Contains(err.Error(), "space") {
+		return fault.Wrap(fault.Unavailable, err, "cannot make the sandbox's dataset").
+			WithHint("if the pool has room, then sandbox.quota is too small: it counts the template's bytes too (zfs get referenced %s)", z.snapshot(template))
+	}
 	return err
 }
 

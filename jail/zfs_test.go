@@ -130,6 +130,18 @@ func TestClone(t *testing.T) {
 	}
 }
 
+// A refquota counts the template's bytes too; zfs(8) says of one that is too small only that there is no space.
+func TestCloneOverQuota(t *testing.T) {
+	full := errors.New("exit status 1: cannot create 'z/pg/sandboxes/x': out of space")
+	for quota, hinted := range map[int64]bool{0: false, 64 << 20: true} {
+		run := func(context.Context, string, ...string) ([]byte, error) { return nil, full }
+		err := zfs{run, "z/pg"}.clone(t.Context(), "base", testID, "alice", testMount, quota)
+		if !errors.Is(err, full) || strings.Contains(fault.HintOf(err), "sandbox.quota") != hinted {
+			t.Errorf("quota %d: %v, hint %q", quota, err, fault.HintOf(err))
+		}
+	}
+}
+
 func TestMountDataset(t *testing.T) {
 	s := &store{dir: t.TempDir()}
 	rec := record{ID: testID, Tenant: "alice"}

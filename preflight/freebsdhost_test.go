@@ -22,6 +22,7 @@ func goodFreeBSD() freebsdFacts {
 func jailOptions() Options {
 	o := goodOptions()
 	o.Isolation, o.DaemonUser, o.SecurelevelMin, o.Storage = "jail", "playground", 1, "zfs"
+	o.Quota = 20 << 30
 	return o
 }
 
@@ -89,7 +90,8 @@ func TestJudgeFreeBSD(t *testing.T) {
 		{"clock steps a little", func(f *freebsdFacts, _ *Options) { f.newest = f.now.Add(time.Minute) }, "clock", Pass, nil},
 
 		{"storage dir", func(_ *freebsdFacts, o *Options) { o.Storage = "" }, "disk quota", Warn, []string{"cannot bound", "zfs"}},
-		{"storage zfs", func(*freebsdFacts, *Options) {}, "disk quota", Pass, []string{"refquota"}},
+		{"storage zfs", func(*freebsdFacts, *Options) {}, "disk quota", Pass, []string{"refquota", "20.0 GiB"}},
+		{"storage zfs without a quota", func(_ *freebsdFacts, o *Options) { o.Quota = 0 }, "disk quota", Warn, []string{"sandbox.quota", "fill the pool"}},
 		{"little memory", func(f *freebsdFacts, _ *Options) { f.installed, f.available = 256<<20, 100<<20 }, "memory", Warn, []string{"installed"}},
 		{"little free memory", func(f *freebsdFacts, _ *Options) { f.available = 100 << 20 }, "memory", Warn, []string{"100 MiB free", "8.0 GiB"}},
 		{"free memory unknown", func(f *freebsdFacts, _ *Options) { f.available = 0 }, "memory", Pass, []string{"installed"}},

@@ -11,8 +11,11 @@ const (
 // judgeQuota says whether a tenant's disk use is bounded. Quotas of UFS count uids, and root in a jail is uid 0.
 func judgeQuota(f freebsdFacts, o Options) Check {
 	const name = "disk quota"
+	if o.Storage == storageZFS && o.Quota > 0 {
+		return pass(name, "refquota bounds each sandbox to %s", size(uint64(o.Quota)))
+	}
 	if o.Storage == storageZFS {
-		return pass(name, "refquota bounds each sandbox")
+		return warn(name, "set sandbox.quota in the configuration, or a quota on the dataset", "sandbox.quota is 0: one tenant can fill the pool")
 	}
 	remedy := "use zfs storage, or give the state folder a filesystem of its own, so that a full one hurts tenants only"
 	return warn(name, remedy, "storage %q cannot bound what a tenant writes: one can fill the filesystem of %s", storageDir, f.storage.resolved)

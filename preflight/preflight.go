@@ -56,6 +56,7 @@ type Options struct {
 	DaemonUser     string // whom playgroundd runs as
 	SecurelevelMin int    // below it, the check fails
 	Storage        string // "dir" or "zfs"; empty is "dir"
+	Quota          int64  // storage zfs: bytes that a sandbox may hold; 0 = no bound
 	DevfsRuleset   int    // of the jails' /dev; 0 is the one that playground-jaild makes
 }
 
