@@ -28,7 +28,7 @@ func before(o Orders, strange string) []Attempt {
 		Try(User, "setuid 0", syscall.Setuid(0), unix.EPERM),
 		Try(User, "setgroups", syscall.Setgroups([]int{0}), unix.EPERM),
 		Try(Network, "make a socket: internet", socket(unix.AF_INET), unix.EPROTONOSUPPORT),
-		Try(Network, "make a socket: internet 6", socket(unix.AF_INET6), unix.EPROTONOSUPPORT),
+		Try(Network, "make a socket: internet 6", socket(unix.AF_INET6), unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT), // the latter without INET6
 		Try(IPC, "share memory", call(unix.SYS_SHMGET, 0, 4096, 0o1600), unix.ENOSYS, unix.EPERM),
 		Try(IPC, "make a message queue", call(unix.SYS_MSGGET, 0, 0o1600), unix.ENOSYS, unix.EPERM),
 		saw(Host, "read the host's name", workerHost, hostName()),
@@ -55,7 +55,8 @@ func beforePrivileges(o Orders) []Attempt {
 		Try(Privileges, "load a module", call(unix.SYS_KLDLOAD, 0), unix.EPERM, unix.EFAULT),
 		Try(Privileges, "restart the host", call(unix.SYS_REBOOT, 0), unix.EPERM),
 		Try(Privileges, "signal the daemon", unix.Kill(o.Parent, 0), unix.ESRCH, unix.EPERM),
-		Try(Privileges, "trace the daemon", call(unix.SYS_PTRACE, 10, uintptr(o.Parent), 0, 0), unix.ESRCH, unix.EPERM),
+		// ENOSYS where security.bsd.allow_ptrace is 0.
+		Try(Privileges, "trace the daemon", call(unix.SYS_PTRACE, 10, uintptr(o.Parent), 0, 0), unix.ESRCH, unix.EPERM, unix.ENOSYS),
 		saw(Privileges, "give up no_new_privs", "1", valueOf(noNewPrivsStatus)),
 		saw(Tracing, "be traced", "-1", valueOf(traceStatus)),
 		saw(Lifetime, "outlive the daemon", fmt.Sprint(int(unix.SIGKILL)), valueOf(deathStatus)),

@@ -90,7 +90,7 @@ const (
 // any size, no locked memory, no other process.
 type Bounds struct {
 	AddressBytes int64 `json:"address_bytes"` // RLIMIT_AS; Linux only: FreeBSD's counts reservations of the runtime too
-	DataBytes    int64 `json:"data_bytes"`    // RLIMIT_DATA; on FreeBSD RLIMIT_SWAP
+	DataBytes    int64 `json:"data_bytes"`    // RLIMIT_DATA; on FreeBSD swapuse and memoryuse of rctl(8), and RLIMIT_SWAP
 	Threads      int64 `json:"threads"`       // RLIMIT_NPROC of Linux, which counts threads
 	CPUSeconds   int64 `json:"cpu_seconds"`   // RLIMIT_CPU
 	Files        int64 `json:"files"`         // RLIMIT_NOFILE

@@ -20,6 +20,7 @@ type kinfo struct {
 	pid, parent  int
 	uid, ruid    int
 	gid, rgid    int // saved and real
+	egid         int // effective: the first of the list of groups
 	jail         int
 	tracer       int
 	threads      int
@@ -37,7 +38,7 @@ func decodeKinfo(b []byte) (kinfo, bool) {
 	}
 	return kinfo{
 		pid: int(le32(b, 72)), parent: int(le32(b, 76)), uid: int(le32(b, 168)), ruid: int(le32(b, 172)), suid: int(le32(b, 176)),
-		rgid: int(le32(b, 180)), gid: int(le32(b, 184)), groups: int(int16(binary.LittleEndian.Uint16(b[188:]))),
+		rgid: int(le32(b, 180)), gid: int(le32(b, 184)), egid: int(le32(b, 192)), groups: int(int16(binary.LittleEndian.Uint16(b[188:]))),
 		start: binary.LittleEndian.Uint64(b[336:])*1_000_000 + binary.LittleEndian.Uint64(b[344:]), state: int8(b[388]),
 		tracer: int(le32(b, 576)), capabilities: le32(b, 588)&capableMode != 0, jail: int(le32(b, 592)), threads: int(le32(b, 596)),
 	}, true
@@ -50,8 +51,8 @@ func (k kinfo) checkUser(uid, gid int) error {
 	if k.uid != uid || k.ruid != uid || k.suid != uid {
 		return fmt.Errorf("its user ids are %d %d %d, want %d", k.ruid, k.uid, k.suid, uid)
 	}
-	if k.rgid != gid || k.gid != gid {
-		return fmt.Errorf("its group ids are %d %d, want %d", k.rgid, k.gid, gid)
+	if k.rgid != gid || k.gid != gid || k.egid != gid {
+		return fmt.Errorf("its group ids are %d %d %d, want %d", k.rgid, k.egid, k.gid, gid)
 	}
 	if k.groups > 1 { // the first is the effective one
 		return fmt.Errorf("it is in %d groups", k.groups)

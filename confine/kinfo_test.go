@@ -13,7 +13,7 @@ import (
 func record(change func(put func(at int, v int32))) []byte {
 	b := make([]byte, kinfoSize)
 	put := func(at int, v int32) { binary.LittleEndian.PutUint32(b[at:], uint32(v)) }
-	for at, v := range map[int]int32{0: kinfoSize, 72: 4321, 76: 99, 168: 990_001, 172: 990_001, 176: 990_001, 180: 990_001, 184: 990_001, 588: 1, 592: 7, 596: 5} {
+	for at, v := range map[int]int32{0: kinfoSize, 72: 4321, 76: 99, 168: 990_001, 172: 990_001, 176: 990_001, 180: 990_001, 184: 990_001, 192: 990_001, 588: 1, 592: 7, 596: 5} {
 		put(at, v)
 	}
 	binary.LittleEndian.PutUint16(b[188:], 1)
@@ -26,7 +26,7 @@ func record(change func(put func(at int, v int32))) []byte {
 
 func TestKinfo(t *testing.T) {
 	k, ok := decodeKinfo(record(func(func(int, int32)) {}))
-	want := kinfo{pid: 4321, parent: 99, uid: 990_001, ruid: 990_001, suid: 990_001, gid: 990_001, rgid: 990_001, groups: 1, jail: 7,
+	want := kinfo{pid: 4321, parent: 99, uid: 990_001, ruid: 990_001, suid: 990_001, gid: 990_001, rgid: 990_001, egid: 990_001, groups: 1, jail: 7,
 		threads: 5, start: 1_700_000_000_000_042, state: 3, capabilities: true}
 	if !ok || k != want {
 		t.Errorf("got %+v, %v", k, ok)
@@ -41,7 +41,8 @@ func TestKinfo(t *testing.T) {
 		at    int
 		value int32
 	}{
-		"effective uid": {168, 0}, "real uid": {172, 0}, "saved uid": {176, 0}, "real gid": {180, 0}, "saved gid": {184, 0}, "groups": {188, 3},
+		"effective uid": {168, 0}, "real uid": {172, 0}, "saved uid": {176, 0}, "real gid": {180, 0}, "saved gid": {184, 0}, "effective gid": {192, 0},
+		"groups": {188, 3},
 	} {
 		k, _ := decodeKinfo(record(func(put func(int, int32)) { put(change.at, change.value) }))
 		if k.checkUser(990_001, 990_001) == nil {

@@ -26,7 +26,8 @@ func linuxRlimits(b Bounds) []rlimit {
 }
 
 // freebsdRlimits are the limits of a worker on FreeBSD (sys/resource.h). Address space is not among them: the runtime reserves
-// more than it uses, and swap is what the kernel charges for memory that is written to. NPROC counts processes, not threads.
+// more than it uses, and swap is what the kernel charges for memory that is written to. That one is enforced only where
+// vm.overcommit has bit 1 set (tuning(7)), so that rctl(8) limits the jail's as well. NPROC counts processes, not threads.
 func freebsdRlimits(b Bounds) []rlimit {
 	return []rlimit{
 		{"cputime", 0, uint64(b.CPUSeconds)},

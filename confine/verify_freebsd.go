@@ -10,16 +10,27 @@ import (
 	"playground/reaper/bsdproc"
 )
 
-// A mark is by what a process of this worker is known: its jail, or the user id that nobody else has.
-type mark struct{ jid, uid int }
+// A mark is by what a process of this worker is known.
+type mark = kin
 
 // A firstView is what is read of a worker before it closes itself.
-type firstView struct{ environ string }
+type firstView struct {
+	environ string
+	mark    mark
+}
 
 func (w *Process) first(expect expectation) (firstView, error) {
-	w.mark = mark{jid: expect.start.JID, uid: expect.start.UID}
-	environ, err := unix.SysctlRaw("kern.proc.env", w.PID)
-	return firstView{string(environ)}, err
+	w.mark = mark{jid: expect.start.JID}
+	info, ok, err := kinfoOf(w.PID)
+	if err == nil && !ok {
+		err = errors.New("there is no such process")
+	}
+	if err != nil {
+		return firstView{}, err
+	}
+	w.mark.session, w.mark.start = w.PID, info.start
+	environ, err := awaitExec(func() ([]byte, error) { return unix.SysctlRaw("kern.proc.env", w.PID) }, readyTime/2)
+	return firstView{string(environ), w.mark}, err
 }
 
 // A look is at one worker. Each method returns what it saw, and an error that says what is wrong.
@@ -130,10 +141,11 @@ func (l look) lifetime() (string, error) {
 	if l.kinfo.parent != os.Getpid() || l.kinfo.pid != l.pid {
 		return "", errors.New("it is not the daemon's child")
 	}
-	all, err := processesOf(mark{jid: l.expect.start.JID, uid: l.expect.start.UID})
+	list, err := bsdproc.Processes()
 	if err != nil {
 		return "", err
 	}
+	all := l.first.mark.living(list)
 	if len(all) != 1 || all[0].PID != l.pid {
 		return "", fmt.Errorf("it is %d processes", len(all))
 	}
@@ -155,22 +167,15 @@ func (l look) imageOf() (string, error) {
 	return "the daemon's own", nil
 }
 
-// Left looks for processes in the worker's jail. It is no proof alone: see package keeper.
-func (w *Process) Left() ([]Leftover, error) { return processesOf(w.mark) }
-
-// processesOf lists what runs in a worker's jail.
-func processesOf(m mark) ([]Leftover, error) {
+// Left looks for processes of the worker, also for what one that was not verified may have started outside of its jail. It is no
+// proof alone: see package keeper.
+func (w *Process) Left() ([]Leftover, error) {
+	mark := w.mark
+	if w.Report.Err() == nil {
+		mark.session = 0
+	}
 	list, err := bsdproc.Processes()
-	if err != nil {
-		return nil, err
-	}
-	var left []Leftover
-	for _, p := range list {
-		if m.jid > 0 && p.Jail == m.jid && p.State != bsdproc.Zombie {
-			left = append(left, Leftover{p.Pid, p.Start})
-		}
-	}
-	return left, nil
+	return mark.living(list), err
 }
 
 // Started returns when the worker was started, as the kernel counts.

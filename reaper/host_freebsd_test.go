@@ -214,7 +214,7 @@ func attack(t *testing.T, r *reaper.Runner, name string) {
 func TestHostExit(t *testing.T) {
 	r := host(t)
 	out := &output{}
-	res, err := r.Run(t.Context(), job.Spec{Tenant: "alice", Mode: job.Login, Command: []byte("echo hello; sysctl -n security.jail.jailed; exit 3")}, out)
+	res, err := r.Run(t.Context(), job.Spec{Tenant: "alice", Mode: job.Login, Command: []byte("echo hello; /sbin/sysctl -n security.jail.jailed; exit 3")}, out)
 	if err != nil || res.ExitCode == nil || *res.ExitCode != 3 || !res.Cleanup.Proven || out.text() != "hello\n1\n" {
 		t.Errorf("%+v, %v, %q", res, err, out.text())
 	}
@@ -277,27 +277,45 @@ func TestHostDaemonKilled(t *testing.T) {
 			t.Fatalf("left: %+v", inJails(t))
 		}
 	}
-	// The clean-up of host checks that no jail and no limit is left either; give the supervisor its last moment.
-	time.Sleep(200 * time.Millisecond)
+	// The clean-up of host checks that no jail and no limit is left either; the limits go last.
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		rules, err := racct.JailRules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := slices.DeleteFunc(rules, func(r racct.Rule) bool { return !strings.HasPrefix(r.Jail, tenantJail+".") })
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("limits are left: %v", left)
+		}
+	}
 }
 
-// A leaf and its limits that nobody looks after are found by name.
+// A leaf that nobody looks after is found by name and goes with its limits, and so do limits whose leaf is gone.
 func TestHostSweep(t *testing.T) {
 	host(t)
 	spec := jail.LeafSpec{Parent: tenantJail, Name: "j01arz3ndektsv4rrffq69g5fav", Root: "/"}
-	rules, err := racct.Rules(spec.FullName(), racct.Limits{Processes: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := racct.Add(rules...); err != nil {
-		t.Fatal(err)
+	gone := jail.LeafSpec{Parent: tenantJail, Name: "j01arz3ndektsv4rrffq69g5faw", Root: "/"}
+	for _, name := range []string{spec.FullName(), gone.FullName()} {
+		rules, err := racct.Rules(name, racct.Limits{Processes: 5})
+		if err == nil {
+			err = racct.Add(rules...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := jail.CreateLeaf(spec); err != nil {
 		t.Fatal(err)
 	}
 	swept, err := reaper.Sweep(prefix, 5*time.Second)
-	if err != nil || !slices.Equal(swept.Jails, []string{spec.FullName()}) || !slices.Equal(swept.Limits, []string{spec.FullName()}) {
+	if err != nil || !slices.Equal(swept.Jails, []string{spec.FullName()}) || !slices.Equal(swept.Limits, []string{gone.FullName()}) {
 		t.Errorf("%+v, %v", swept, err)
+	}
+	if rules, err := racct.RulesOf(spec.FullName()); err != nil || len(rules) > 0 {
+		t.Errorf("limits of the leaf: %v, %v", rules, err)
 	}
 }
 

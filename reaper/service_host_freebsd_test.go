@@ -39,10 +39,11 @@ func serve(t *testing.T, r *reaper.Runner, argv ...string) (out *output, stop fu
 }
 
 // TestHostService: a program runs in a leaf jail with exactly its words and environment, under the leaf's rules; the kernel's
-// numbers for it are those of all its processes; and it ends with all of them.
+// numbers for it are those of all its processes; and it ends with all of them. (sh(1) becomes the last command of its text itself,
+// unless that is one of its own, such as wait.)
 func TestHostService(t *testing.T) {
 	r := host(t)
-	out, stop := serve(t, r, "/bin/sh", "-c", `env; echo "$0"; (trap '' TERM; sleep 100 & sleep 100) & sleep 100`, "$HOME")
+	out, stop := serve(t, r, "/bin/sh", "-c", `env; echo "$0"; (trap '' TERM; sleep 100 & sleep 100 & wait) & sleep 100 & wait`, "$HOME")
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(out.text(), "$HOME\n"); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no output: %q", out.text())

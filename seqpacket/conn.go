@@ -112,7 +112,8 @@ func (c *Conn) Send(data []byte, files ...*os.File) error {
 }
 
 // Recv returns the next message, of at most MaxData bytes, and its descriptors, close-on-exec. io.EOF means that the peer
-// closed. A message that was cut short is an error and its descriptors are closed.
+// closed. A message that was cut short is an error and its descriptors are closed; where the kernel kept the rest of it, later
+// messages are of no use.
 func (c *Conn) Recv(buf []byte) ([]byte, []*os.File, error) {
 	raw, err := c.f.SyscallConn()
 	if err != nil {
@@ -138,7 +139,7 @@ func (c *Conn) Recv(buf []byte) ([]byte, []*os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	if cutShort(flags, n, len(buf)) {
 		closeAll(files)
 		return nil, nil, errors.New("cannot receive message: it was cut short")
 	}
@@ -146,6 +147,11 @@ func (c *Conn) Recv(buf []byte) ([]byte, []*os.File, error) {
 		return nil, nil, io.EOF // an empty message is never sent
 	}
 	return buf[:n], files, nil
+}
+
+// cutShort reports whether there was no room for all of a message, or for its descriptors.
+func cutShort(flags, n, room int) bool {
+	return flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || recordsFlow && n == room && flags&unix.MSG_EOR == 0
 }
 
 func parseRights(oob []byte) ([]*os.File, error) {

@@ -70,7 +70,7 @@ func logWorker(log zerolog.Logger, e keeper.Event) {
 	case keeper.Started:
 		line = line.Dur("took", e.Took)
 	case keeper.Ended:
-		line = line.Int("exit", e.Exit.Status).Str("signal", e.Exit.Signal).Bool("proven", e.Exit.Cleanup.Proven)
+		line = line.Err(e.Err).Int("exit", e.Exit.Status).Str("signal", e.Exit.Signal).Bool("proven", e.Exit.Cleanup.Proven)
 		if e.Text != "" {
 			line = line.Str("stderr", e.Text)
 		}

@@ -18,33 +18,32 @@ import (
 type ground struct {
 	uid, gid, jid int
 	name          string // of the jail
+	rules         []racct.Rule
 }
 
-// supported says why no worker can be confined here, or nil.
+// supported says why no worker can be confined here, or nil. Its memory and its threads are bounded by rctl(8) alone: the kernel
+// enforces RLIMIT_SWAP only where vm.overcommit says so (swap_pager.c), and no rlimit counts threads.
 func supported() error {
 	if os.Geteuid() != 0 {
 		return fault.New(fault.Unsupported, "workers cannot be confined: only root may make jails").
 			WithHint("run the daemons as root: service playground start")
 	}
-	return nil
+	return racct.Enabled()
 }
 
-// prepare makes a jail with limits. Those of rctl(8) come first, so that nothing ever runs without them; where the kernel keeps no
-// accounts there are only the process's own.
+// prepare makes a jail with limits. Those of rctl(8) come first, so that nothing ever runs without them.
 func (k *Keeper) prepare(slot int, b confine.Bounds) (ground, error) {
 	g := ground{uid: k.uid(slot), gid: k.uid(slot), name: jail.NewWorkerName(k.opts.Prefix)}
-	if racct.Enabled() == nil {
-		rules, err := racct.Rules(g.name, racct.Limits{
-			Processes: 1, Threads: b.Threads, OpenFiles: 4 * b.Files, SwapBytes: b.DataBytes, MemoryBytes: b.DataBytes,
-		})
-		if err == nil {
-			err = racct.Add(rules...)
-		}
-		if err != nil {
-			return g, err
-		}
-	}
 	var err error
+	g.rules, err = racct.Rules(g.name, racct.Limits{
+		Processes: 1, Threads: b.Threads, OpenFiles: 4 * b.Files, SwapBytes: b.DataBytes, MemoryBytes: b.DataBytes,
+	})
+	if err == nil {
+		err = racct.Add(g.rules...)
+	}
+	if err != nil {
+		return g, err
+	}
 	if g.jid, err = jail.CreateWorker(g.name); err != nil {
 		return g, errors.Join(err, unlimit(g.name))
 	}
@@ -62,15 +61,25 @@ func unlimit(name string) error {
 	return racct.Remove(all)
 }
 
+// upkeep brings back limits that somebody took away, as "service rctl restart" does.
+func (g ground) upkeep() error {
+	_, err := racct.Reconcile(g.rules)
+	return err
+}
+
 // look denies root in the jail, and looks at it. It is called once the worker has given root up.
 func (g ground) look() (string, error) { return jail.DenyRoot(g.jid) }
 
 // leftover is what stands for all that may be left of a worker: its jail, by a number below zero.
 func (g ground) leftover() []confine.Leftover { return []confine.Leftover{{PID: -g.jid}} }
 
-// left removes the jail, which ends what is in it, and looks for what is there still. The last look takes its limits away.
+// left removes the jail, which ends what is in it, and looks for what is there still, and beside it. The last look takes its limits
+// away.
 func (w *Worker) left() ([]confine.Leftover, error) {
 	left, err := emptied(w.ground.jid)
+	if err == nil && len(left) == 0 && w.proc != nil {
+		left, err = w.proc.Left()
+	}
 	if err != nil || len(left) > 0 {
 		return left, err
 	}

@@ -13,6 +13,9 @@ func (k *Keeper) prepare(slot int, _ confine.Bounds) (ground, error) {
 	return ground{uid: k.uid(slot), gid: k.uid(slot)}, nil
 }
 
+// upkeep has nothing to do: a process's own limits cannot be taken away.
+func (ground) upkeep() error { return nil }
+
 // look has nothing to look at: a Linux worker's namespaces are its process's.
 func (ground) look() (string, error) { return "", nil }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"playground/fault"
 	"playground/internal/workertest"
 	"playground/jail"
+	"playground/racct"
+	"playground/reaper/bsdproc"
 )
 
 const prefix = "pghosttest"
@@ -94,15 +97,75 @@ func TestHostLife(t *testing.T) {
 	w.Doors.Close()
 }
 
-// What is not confined is refused, and leaves neither a process nor a jail.
+// What is not confined is refused, and leaves neither a process nor a jail. That holds for a child from before the worker entered its
+// jail, too, which no removal of a jail ends.
 func TestHostRefused(t *testing.T) {
 	for _, behaviour := range []string{workertest.Lies, workertest.Dies, workertest.Floods, workertest.Forked, workertest.Chatty} {
 		t.Run(behaviour, func(t *testing.T) {
 			k := newKeeper(t, behaviour)
+			before := workers(t)
 			if _, err := k.Start(t.Context(), "th_1", confine.Bounds{}); !errors.Is(err, fault.Denied) {
 				t.Errorf("got %v", err)
 			}
+			if left := workers(t); len(left) > len(before) {
+				t.Errorf("left: %+v; before it: %+v", left, before)
+			}
 		})
+	}
+}
+
+// workers lists the living processes of stand-ins.
+func workers(t *testing.T) []bsdproc.Process {
+	t.Helper()
+	list, err := bsdproc.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(list, func(p bsdproc.Process) bool { return p.Command != "worker" || p.State == bsdproc.Zombie })
+}
+
+// Limits that somebody takes away, as "service rctl restart" does, come back while the worker lives.
+func TestHostLimitsComeBack(t *testing.T) {
+	k := newKeeper(t, workertest.Good)
+	w, err := k.Start(t.Context(), "th_1", confine.Bounds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Kill()
+	info, err := bsdproc.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(info, func(p bsdproc.Process) bool { return p.Pid == w.PID })
+	if at < 0 {
+		t.Fatal("the worker is not among the processes")
+	}
+	_, name, err := bsdproc.JailOf(info[at].Jail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := racct.RulesOf(name)
+	if err != nil || len(want) == 0 {
+		t.Fatalf("rules of %s: %v, %v", name, want, err)
+	}
+	all, err := racct.All(name)
+	if err == nil {
+		err = racct.Remove(all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		have, err := racct.RulesOf(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(racct.Missing(want, have)) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s has %v, want %v", name, have, want)
+		}
 	}
 }
 

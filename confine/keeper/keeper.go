@@ -42,7 +42,7 @@ type Event struct {
 	PID  int
 	Took time.Duration // Started: from the request to the verified worker
 	Exit confine.Exit  // Ended
-	Err  error         // Refused
+	Err  error         // Refused; Ended: why its limits could not be kept in force
 	Text string        // Ended: the first words on standard error of a worker that did not end well
 }
 

@@ -25,6 +25,7 @@ type Worker struct {
 	ground ground
 	proc   *confine.Process
 	forget func() // crosses it out
+	lapse  error  // why its limits could not be kept in force, which ended it; nil: they were
 
 	kill    sync.Once
 	ordered chan struct{} // closed by Kill
@@ -75,7 +76,7 @@ func (w *Worker) watch() {
 	}()
 	w.end()
 	w.proc.Stderr.Close()
-	e := Event{Kind: Ended, Run: w.run, PID: w.PID, Exit: w.exit}
+	e := Event{Kind: Ended, Run: w.run, PID: w.PID, Exit: w.exit, Err: w.lapse}
 	if head := <-said; len(head) > 0 && w.exit.Status > 0 {
 		e.Text = text(head)
 	}
@@ -85,6 +86,9 @@ func (w *Worker) watch() {
 	w.keeper.seen(e)
 	close(w.done)
 }
+
+// upkeepInterval bounds how long a worker runs without limits that somebody took away.
+const upkeepInterval = 15 * time.Second
 
 // end waits for the end and proves it.
 func (w *Worker) end() {
@@ -99,8 +103,15 @@ func (w *Worker) end() {
 		waited <- ended{state, err}
 	}()
 	ordered, late := w.ordered, (<-chan time.Time)(nil)
+	upkeep := time.NewTicker(upkeepInterval)
+	defer upkeep.Stop()
 	for {
 		select {
+		case <-upkeep.C:
+			if err := w.ground.upkeep(); err != nil {
+				w.lapse = err
+				w.Kill()
+			}
 		case <-ordered:
 			ordered, late = nil, time.After(w.keeper.opts.Deadline)
 		case end := <-waited:

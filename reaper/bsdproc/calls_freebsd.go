@@ -147,16 +147,18 @@ func WaitNow(pid int, linuxClone bool) (int, syscall.WaitStatus, error) {
 	}
 }
 
-// OpenDescriptors calls f with the number of every open descriptor of this process below the limit of descriptors.
+// topDescriptor bounds the look for open descriptors: a large host allows millions, and every command's supervisor looks. Nothing
+// depends on one above being found: no process with an open folder is attached to a jail, and a worker's descriptors are looked at
+// from outside too.
+const topDescriptor = 1 << 16
+
+// OpenDescriptors calls f with the number of every open descriptor of this process below topDescriptor.
 func OpenDescriptors(f func(fd int) error) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	most := int(min(limit.Cur, 1<<20))
-	if n, err := unix.SysctlUint32("kern.maxfilesperproc"); err == nil {
-		most = int(min(limit.Cur, int64(n)))
-	}
+	most := int(min(limit.Cur, topDescriptor))
 	const chunk = 1024 // far below what poll(2) takes
 	fds := make([]unix.PollFd, chunk)
 	for base := 0; base < most; base += chunk {

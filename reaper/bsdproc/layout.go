@@ -109,6 +109,7 @@ type Process struct {
 	Parent  int
 	Tracer  int // 0: none
 	State   int
+	Session int // the process that began its session
 	Jail    int
 	Start   uint64 // microseconds since the epoch
 	Command string
@@ -127,7 +128,7 @@ func DecodeProcesses(b []byte) ([]Process, bool) {
 		}
 		command, _, _ := bytes.Cut(b[447:467], []byte{0})
 		list = append(list, Process{
-			Pid: int(i32(b, 72)), Parent: int(i32(b, 76)), Tracer: int(i32(b, 576)), State: int(int8(b[388])), Jail: int(i32(b, 592)),
+			Pid: int(i32(b, 72)), Parent: int(i32(b, 76)), Tracer: int(i32(b, 576)), State: int(int8(b[388])), Session: int(i32(b, 88)), Jail: int(i32(b, 592)),
 			Start:   binary.LittleEndian.Uint64(b[336:])*1_000_000 + binary.LittleEndian.Uint64(b[344:]),
 			Command: string(command),
 		})

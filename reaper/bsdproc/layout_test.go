@@ -78,6 +78,7 @@ func TestDecodeProcesses(t *testing.T) {
 		put(r, 0, KinfoSize)
 		put(r, 72, int32(100+i))
 		put(r, 76, 1)
+		put(r, 88, 33)
 		put(r, 576, 55)
 		put(r, 592, 12)
 		r[388] = Stop
@@ -86,7 +87,7 @@ func TestDecodeProcesses(t *testing.T) {
 		copy(r[447:467], "sh")
 	}
 	got, ok := DecodeProcesses(b)
-	want := Process{Pid: 101, Parent: 1, Tracer: 55, State: Stop, Jail: 12, Start: 1_700_000_000_000_042, Command: "sh"}
+	want := Process{Pid: 101, Parent: 1, Tracer: 55, State: Stop, Session: 33, Jail: 12, Start: 1_700_000_000_000_042, Command: "sh"}
 	if !ok || len(got) != 2 || got[1] != want {
 		t.Errorf("got %+v, %v", got, ok)
 	}
