@@ -13,6 +13,7 @@
 
 set -u
 umask 022
+unset CDPATH
 PATH="${KIT_TEST_PATH:-/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin}"
 export PATH
 LC_ALL=C
@@ -30,7 +31,8 @@ clean=no
 securelevel=""
 port=18787
 template="small"
-patience=1
+patience=""
+within=0
 bypkg=no
 alltests=no
 tenants=200
@@ -52,7 +54,8 @@ usage: accept.sh [options]
                     the path of a base.txz or folder (${template})
   --zfs DATASET     keep tenants on ZFS, in the new dataset DATASET/pgkit, which is destroyed at the end
   --pkg             install with pkg add instead of install.sh
-  --patience N      multiply every time limit by N, for slow or emulated hosts (${patience})
+  --patience N      multiply every time limit by N, 1 to 50, for slow or emulated hosts (1 to 10, by how fast this host is)
+  --within N        be done in about N minutes, clearing up included: what there is no time for is skipped (no limit)
   --tenants N       idle tenants of the group bench (${tenants})
   --all-tests       run every test program, not only those that need a FreeBSD host
   --results FOLDER  where results go (results-DATE beside this script)
@@ -75,13 +78,14 @@ kit_arch=$(sed -n 's/^arch=//p' "${kit}/kit.conf" 2>/dev/null)
 number()
 {
 	case "$2" in
-	""|*[!0-9]*) die "$1 needs a number, not \"$2\"" ;;
+	# A leading 0 would make it octal.
+	""|*[!0-9]*|0?*|?????????*) die "$1 needs a number, not \"$2\"" ;;
 	esac
 }
 
 while [ $# -gt 0 ]; do
 	case "$1" in
-	--only|--securelevel|--port|--template|--patience|--tenants|--results|--zfs)
+	--only|--securelevel|--port|--template|--patience|--within|--tenants|--results|--zfs)
 		[ $# -ge 2 ] || die "$1 needs a value; see --help"
 		;;
 	esac
@@ -114,7 +118,13 @@ while [ $# -gt 0 ]; do
 		shift
 		;;
 	--pkg) bypkg=yes ;;
-	--patience) number "$1" "$2"; patience="$2"; shift ;;
+	--patience)
+		number "$1" "$2"
+		patience="$2"
+		if [ "${patience}" -lt 1 ] || [ "${patience}" -gt 50 ]; then die "--patience takes 1 to 50"; fi
+		shift
+		;;
+	--within) number "$1" "$2"; within="$2"; shift ;;
 	--tenants) number "$1" "$2"; tenants="$2"; shift ;;
 	--all-tests) alltests=yes ;;
 	--results) results="$2"; shift ;;
@@ -123,7 +133,6 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ "${patience}" -ge 1 ] || die "--patience must be at least 1"
 case "${kit}" in
 *\'*) die "move the kit to a folder without ' in its name" ;;
 esac
@@ -148,7 +157,7 @@ wanted()
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 began=$(date +%s)
 [ -n "${results}" ] || results="${kit}/results-$(date +%Y%m%d-%H%M%S)"
-mkdir -p "${results}/log" || die "cannot make ${results}"
+mkdir -p "${results}/log" || die "cannot make ${results}; --results FOLDER puts the results elsewhere"
 results=$(cd "${results}" && pwd -P)
 : >"${results}/tap.txt"
 : >"${results}/results.tsv"
@@ -158,6 +167,15 @@ finished=no
 why="complete"
 # Whether there is anything to clear up: nothing is touched before the preconditions hold, nor while another run goes on.
 mine=no
+if [ -n "${patience}" ]; then
+	measured=""
+else
+	measured=$(speed)
+	patience=$(patience_of "${measured}")
+fi
+# What clearing up may take of --within.
+reserve=$((240 * patience))
+[ "${reserve}" -lt $((within * 20)) ] || reserve=$((within * 20))
 
 on_exit()
 {
@@ -172,13 +190,19 @@ trap 'why="interrupted by SIGINT"; exit 2' INT
 trap 'why="interrupted by SIGTERM"; exit 2' TERM
 trap 'why="interrupted by SIGHUP"; exit 2' HUP
 
+# goes_on PID: is that process a run of this script?
+goes_on()
+{
+	[ -n "$1" ] && ps -o command= -p "$1" 2>/dev/null | grep -q 'accept\.sh'
+}
+
 if [ "${clean}" = "yes" ]; then
 	if [ ! -f "${state}/state" ]; then
 		say "there is no ${state}/state: no run of this script left anything"
 		exit 0
 	fi
 	pid=$(values pid)
-	if [ -n "${pid}" ] && ps -o command= -p "${pid}" 2>/dev/null | grep -q 'accept\.sh'; then
+	if goes_on "${pid}"; then
 		why="another run"
 		result fail "clean: no run goes on" "process ${pid} is gone" "it runs; end it first: kill ${pid}"
 		exit 1
@@ -196,13 +220,26 @@ if [ "${clean}" = "yes" ]; then
 fi
 if [ -f "${state}/state" ]; then
 	why="another run"
-	result fail "preconditions: no earlier run of this script" "no ${state}/state" "it is there: that run goes on, or was killed; accept.sh --clean removes what it left"
+	pid=$(values pid)
+	if goes_on "${pid}"; then
+		seen="it is there, and process ${pid} is that run: wait for its end, or kill ${pid}"
+	else
+		seen="it is there, of a run that was killed or told to --keep: ${kit}/accept.sh --clean removes what it left"
+	fi
+	result fail "preconditions: no earlier run of this script" "no ${state}/state" "${seen}"
 	exit 1
 fi
 say "Playground kit ${kit_version} for ${kit_arch} on $(uname -s) $(uname -r), $(hostname 2>/dev/null), securelevel ${level}; results in ${results}"
+say "time limits are multiplied by ${patience}${measured:+: this host starts ${measured} programs in 3 s, and a fast one 1500 or more; --patience N sets it}"
+{
+	date -u
+	df -k -n
+	mount -p
+	swapinfo -k
+} >"${results}/log/host.log" 2>&1
 for name in kern.version hw.model hw.ncpu hw.physmem kern.vm_guest kern.maxproc kern.securelevel kern.racct.enable vm.overcommit vm.swap_total security.jail kern.pid_max; do
 	sysctl "${name}" 2>/dev/null
-done >"${results}/log/host.log"
+done >>"${results}/log/host.log"
 if ! group_preconditions; then
 	why="preconditions failed"
 	exit 1
@@ -222,6 +259,11 @@ mkdir -m 0711 "${work}" || die "cannot make ${work}"
 before
 for group in install config start template acceptance work escape faculty adversaries-1 adversaries-16 restart crash rc tests zfs bench; do
 	wanted "${group}" || continue
+	if out_of_time; then
+		why="out of time"
+		result skip "${group}: not run" "" "the ${within} minutes of --within are over, but for what clearing up needs"
+		continue
+	fi
 	say "group ${group}: $(description "${group}")"
 	case "${group}" in
 	adversaries-1) group_adversaries_1 ;;
@@ -230,12 +272,14 @@ for group in install config start template acceptance work escape faculty advers
 	esac || case "${group}" in
 	install|config|start|template)
 		# Nothing after these can say anything of its own.
-		why="group ${group} failed"
+		[ "${why}" != "complete" ] || why="group ${group} failed"
 		for rest in acceptance work escape faculty adversaries-1 adversaries-16 restart crash rc zfs bench; do
 			! wanted "${rest}" || result skip "${rest}: not run" "" "group ${group} failed"
 		done
 		break
 		;;
 	esac
+	# Whoever stops this by force finds what there is so far.
+	summary "cut off after group ${group}"
 done
 exit 0

@@ -30,6 +30,7 @@ var stubs = map[string]string{
 	"uname":    `case "$1" in -s) echo FreeBSD;; -r) echo "${STUB_RELEASE:-14.2-RELEASE}";; -p|-m) echo amd64;; esac`,
 	"id":       `echo "${STUB_UID:-0}"`,
 	"hostname": `echo stubhost`,
+	"date":     `case "$*" in "-u +%Y") echo "${STUB_YEAR:-2026}";; *) PATH=/usr/bin:/bin exec date "$@";; esac`,
 	"sysctl": `case "$*" in
 *kern.racct.enable) echo "${STUB_RACCT:-1}";; *security.jail.jailed) echo 0;; *hw.physmem) echo 1073741824;; *hw.ncpu) echo 2;;
 *kern.securelevel) echo "${STUB_LEVEL:--1}";; esac`,
@@ -51,10 +52,14 @@ var stubs = map[string]string{
 	"pwd_mkdb":  ``,
 	"zpool":     ``,
 	"zfs": `case "$1" in
-list) case "$*" in *sandboxes*|*refquota*) [ ! -f "$STUB/tenant" ] || echo "tank/pgkit/sandboxes/x 256M";; *" -t filesystem "*) ;; *"name tank") echo tank;; esac;;
+list) case "$*" in *sandboxes*|*refquota*) [ ! -f "$STUB/tenant" ] || echo "tank/pgkit/sandboxes/x 1G";; *" -t filesystem "*) ;; *"name tank") echo tank;; esac;;
 esac`,
-	"rcorder":     `case "$*" in *"nojail"*) ;; *) for name in NETWORKING playground_jaild securelevel playground_reaperd playground_facultyd playground ${STUB_ORDER:-}; do echo "/x/$name"; done;; esac`,
+	"rcorder":     `case "$*" in *"nojail"*) echo /x/LOGIN;; *) for name in NETWORKING playground_jaild securelevel playground_reaperd playground_facultyd playground ${STUB_ORDER:-}; do echo "/x/$name"; done;; esac`,
 	"procstat":    ``,
+	"daemon":      ``,
+	"protect":     ``,
+	"pwait":       ``,
+	"jot":         ``,
 	"find":        `case " $* " in *" -flags "*) cat "$STUB/loose" 2>/dev/null; exit 0;; esac; PATH=/usr/bin:/bin exec find "$@"`,
 	"pgrep":       `exit 1`,
 	"proccontrol": `echo disabled`,
@@ -67,12 +72,12 @@ esac`,
 	"ps":          `case "$*" in *command=*-p*) echo "$STUB_RUNNING";; *stat=*) kill -0 "${*##* }" 2>/dev/null && echo S;; *user=*) [ "${*##* }" = 11 ] && echo playground || echo root;; *) cat "$STUB/processes" 2>/dev/null; echo "  1 /sbin/init";; esac`,
 	"service": `config="$KIT_TEST_ROOT/usr/local/etc/playground/playground.toml"
 case "$2" in
-onestart) cp -n "$config" "$STUB/config-onestart" 2>/dev/null;;
+onestart) cp -n "$config" "$STUB/config-onestart" 2>/dev/null; cat "$KIT_TEST_ROOT/usr/local/etc/rc.conf.d/$1" >>"$STUB/rcconf" 2>/dev/null;;
 onerestart) cp "$config" "$STUB/config-onerestart" 2>/dev/null;;
 esac
 [ -z "${STUB_STOPS_STALE:-}" ] || [ "$2" != onestop ] || [ ! -f "$KIT_TEST_ROOT/var/run/$1.pid" ] || kill "$(cat "$KIT_TEST_ROOT/var/run/$1.pid")"
 case "$1 $2" in
--e*) ;;
+-e*) echo /etc/rc.d/cron; [ -z "${STUB_ENABLED:-}" ] || echo "$STUB_ENABLED";;
 *rcvar) echo "$1_enable=NO";;
 *onestart) [ -f "$config" ] || { echo "playground.toml is not readable"; exit 1; }
 	[ "$1" != playground_facultyd ] || { echo "faculty.definitions names no file"; exit 1; }
@@ -140,7 +145,7 @@ func newHost(t *testing.T, env ...string) host {
 	h.write("the kit/kit.conf", "version=1.0\narch=amd64\n", 0o644)
 	h.write("the kit/bin/accept", clientStub, 0o755)
 	h.write("the kit/tests.list", "jail host\nring plain\ninternal/e2e source\n", 0o644)
-	h.write("the kit/tests/jail/run.test", "#!/bin/sh\necho \"tests $PLAYGROUND_HOST_TESTS ${PLAYGROUND_STANDIN##*/}\" >>\"$STUB/log\"\necho '--- SKIP: TestX'\n", 0o755)
+	h.write("the kit/tests/jail/run.test", "#!/bin/sh\necho \"tests $PLAYGROUND_HOST_TESTS ${PLAYGROUND_STANDIN##*/}\" >>\"$STUB/log\"\necho \"--- ${STUB_TEST:-PASS}: TestX\"\n", 0o755)
 	h.write("the kit/packages/playground-1.0-freebsd14-amd64.pkg", "", 0o644)
 	scripts := ""
 	for _, name := range []string{"playground", "playground_jaild", "playground_reaperd", "playground_facultyd"} {
@@ -181,6 +186,9 @@ func (h host) command(args ...string) *exec.Cmd {
 	if !slices.Contains(args, "--list") {
 		args = append(args, "--results", h.results)
 	}
+	if !slices.Contains(args, "--list") && !slices.Contains(args, "--patience") {
+		args = append(args, "--patience", "1") // whatever else this machine is doing
+	}
 	cmd := exec.Command(shell(), append([]string{filepath.Join(h.kit, "accept.sh")}, args...)...)
 	cmd.Env = h.env
 	return cmd
@@ -204,8 +212,11 @@ func (h host) run(args ...string) (string, int) {
 
 // A summary is summary.json.
 type summary struct {
-	Kit                     struct{ Version, Arch string }
-	Host                    struct{ Release string }
+	Kit  struct{ Version, Arch string }
+	Host struct {
+		Release  string
+		Patience int
+	}
 	End, Only               string
 	Passed, Failed, Skipped int
 	Checks                  []struct{ Result, Name, Expected, Seen string }
@@ -285,7 +296,7 @@ func TestWholeRun(t *testing.T) {
 	h.nothingLeft(out)
 	s := h.summary()
 	// The client's "crash" ends without a plan, which must not look like success.
-	if code != 1 || s.Failed != 1 || s.End != "complete" || s.Kit.Version != "1.0" || s.Host.Release != "14.2-RELEASE" {
+	if code != 1 || s.Failed != 1 || s.End != "complete" || s.Kit.Version != "1.0" || s.Host.Release != "14.2-RELEASE" || s.Host.Patience != 1 {
 		t.Errorf("exit %d, summary %+v\n%s", code, s, out)
 	}
 	for _, want := range []string{"exec: works", `files: "quoted"`, "tests: jail", "faculty: x", "rc: at boot playground_jaild comes before securelevel", "rc: a stop with stale pid files ends nobody else's process",
@@ -363,6 +374,7 @@ func TestPreconditions(t *testing.T) {
 		"racct":   {"STUB_RACCT=0", "kern.racct.enable=1"},
 		"release": {"STUB_RELEASE=13.1-RELEASE", "13.2 or later"},
 		"user":    {"STUB_UID=1001", "uid 1001"},
+		"clock":   {"STUB_YEAR=1970", "clock (else: date -u YYYYMMDDhhmm) | expected: 2025 or later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, c.env)
@@ -386,6 +398,35 @@ func TestWrongBootOrder(t *testing.T) {
 	h.wantTAP(out)
 	h.nothingLeft(out)
 	if code != 1 || !strings.Contains(out, "not ok") || !strings.Contains(out, "- rc: at boot playground_jaild comes before securelevel | expected: in this order | seen: 1:NETWORKING 2:playground_jaild 3:securelevel") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+}
+
+// A script that is enabled by itself, and tools that show nothing, are found out.
+func TestEnabledByItself(t *testing.T) {
+	h := newHost(t, "STUB_ENABLED=/usr/local/etc/rc.d/playground_jaild")
+	h.write("bin/rcorder", "#!/bin/sh\nexit 1\n", 0o755)
+	out, code := h.run("--only", "rc")
+	for _, want := range []string{"none is enabled without being asked to | expected: others and none of them in service -e | seen: /usr/local/etc/rc.d/playground_jaild others",
+		"inside a jail none of them is started | expected: LOGIN and none of them in rcorder -s nojail | seen: nothing"} {
+		if code != 1 || !strings.Contains(out, want) {
+			t.Errorf("exit %d, no %q\n%s", code, want, out)
+		}
+	}
+}
+
+// A test program that only skips shows nothing, and a kit without a list of them neither.
+func TestEmptyTests(t *testing.T) {
+	h := newHost(t, "STUB_TEST=SKIP")
+	out, code := h.run("--only", "tests")
+	if code != 1 || !strings.Contains(out, "- tests: jail shows something | expected: 1 or more tests passed | seen: none, and 1 skipped\n") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	h = newHost(t)
+	h.write("the kit/tests.list", "", 0o644)
+	h.write("the kit/files.list", "", 0o644)
+	out, code = h.run("--only", "tests", "--only", "install")
+	if code != 1 || !strings.Contains(out, "files.list names no file") || !strings.Contains(out, "all programs of the list were run | expected: 1 or more | seen: 0\n") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 }
@@ -479,10 +520,13 @@ func TestKeepAndClean(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	// A second run must leave the first one alone.
-	if out, code := h.run(); code != 1 || h.read("stub/up") == "" || !strings.Contains(out, "no earlier run") {
+	if out, code := h.run(); code != 1 || h.read("stub/up") == "" || !strings.Contains(out, "no earlier run") || !strings.Contains(out, "--clean removes what it left") {
 		t.Errorf("a second run: exit %d\n%s", code, out)
 	}
 	h.env = append(h.env, "STUB_RUNNING=/bin/sh ./accept.sh")
+	if out, code := h.run(); code != 1 || !strings.Contains(out, "is that run: wait for its end") {
+		t.Errorf("a run beside a run: exit %d\n%s", code, out)
+	}
 	if out, code := h.run("--clean"); code != 1 || h.read("stub/up") == "" || !strings.Contains(out, "no run goes on") {
 		t.Errorf("--clean beside a run: exit %d\n%s", code, out)
 	}

@@ -118,13 +118,14 @@ while read -r kind mode owner group path; do
 	esac
 done <"${kit}/files.list"
 
-stage=$(mktemp -d "${TMPDIR:-/tmp}/playground-install.XXXXXX")
+# Not in /tmp, which may be a small tmpfs.
+mkdir -p "${state}"
+stage=$(mktemp -d "${state}/stage.XXXXXX")
 trap 'rm -rf "${stage}"' EXIT
 trap 'exit 1' INT TERM HUP
 # The names in a package are absolute; tar(1) makes them relative to the stage.
 tar -xf "${package}" -C "${stage}" || die "cannot unpack ${package}"
 
-mkdir -p "${state}"
 accounts
 count=0
 while read -r kind mode owner group path; do

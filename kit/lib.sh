@@ -1,5 +1,5 @@
 # What accept.sh writes and remembers: TAP lines, summary.json, and the state file from which it clears up. Read by accept.sh.
-# shellcheck shell=sh disable=SC2154
+# shellcheck shell=sh disable=SC2154,SC2034
 
 count=0
 passed=0
@@ -14,17 +14,29 @@ oneline()
 	LC_ALL=C tr '\n\t\r' '   ' | LC_ALL=C tr -cd '\040-\176' | sed -e 's/  */ /g' -e 's/^ //' -e 's/ $//' -e 's/|/\//g' -e 's/#/=/g' | cut -c 1-500
 }
 
+# tap LINE: to the file and to standard output. A reader that is gone ends only the subshell. No program is started for it: on an
+# emulated host the lines would take longer than the checks.
+tap()
+{
+	printf '%s\n' "$1" >>"${results}/tap.txt"
+	(printf '%s\n' "$1") 2>/dev/null
+}
+
 # say TEXT: a line that is no check.
 say()
 {
-	printf '# %s\n' "$*" | tee -a "${results}/tap.txt"
+	tap "# $*"
 }
 
 # result ok|fail|skip NAME EXPECTED SEEN: one check.
 result()
 {
 	count=$((count + 1))
-	result_seen=$(printf '%s' "$4" | oneline)
+	result_seen="$4"
+	case "${result_seen}" in
+	*[!\ -~]*|*"|"*|*"#"*|*"  "*|" "*|*" ") result_seen=$(printf '%s' "$4" | oneline) ;;
+	*) [ "${#result_seen}" -le 500 ] || result_seen=$(printf '%s' "$4" | oneline) ;;
+	esac
 	[ -n "${result_seen}" ] || result_seen="nothing"
 	case "$1" in
 	ok)
@@ -40,7 +52,7 @@ result()
 		result_line="not ok ${count} - $2 | expected: $3 | seen: ${result_seen}"
 		;;
 	esac
-	printf '%s\n' "${result_line}" | tee -a "${results}/tap.txt"
+	tap "${result_line}"
 	printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${result_seen}" >>"${results}/results.tsv"
 }
 
@@ -59,13 +71,65 @@ expect()
 	fi
 }
 
+# speed: how many programs this host starts in not quite 3 s, at most 3000.
+speed()
+{
+	speed_from=$(date +%s)
+	speed_count=1
+	while [ "${speed_count}" -lt 3000 ] && [ $(($(date +%s) - speed_from)) -lt 3 ]; do
+		speed_count=$((speed_count + 1))
+	done
+	echo "${speed_count}"
+}
+
+# patience_of COUNT: the factor for the time limits of a host with that speed. A machine in hardware starts some 2000, an emulated
+# one some 200.
+patience_of()
+{
+	patience_found=$((1 + 1500 / $1))
+	[ "${patience_found}" -le 10 ] || patience_found=10
+	echo "${patience_found}"
+}
+
+# remaining: the seconds that --within leaves for checks.
+remaining()
+{
+	echo $((within * 60 - reserve - ($(date +%s) - began)))
+}
+
+out_of_time()
+{
+	[ "${within}" -gt 0 ] && [ "$(remaining)" -le 0 ]
+}
+
+# allowed SECONDS: sets allowed_most to them, or to what --within leaves of them; then allowed_cut is yes. Clearing up has its time.
+allowed()
+{
+	allowed_most="$1"
+	allowed_cut=no
+	if [ "${within}" -eq 0 ] || [ "${finished}" = "yes" ]; then return 0; fi
+	allowed_left=$(remaining)
+	if [ "${allowed_left}" -lt "${allowed_most}" ]; then
+		allowed_cut=yes
+		allowed_most="${allowed_left}"
+		[ "${allowed_most}" -ge 1 ] || allowed_most=1
+	fi
+}
+
+# cut_off NAME: a check that --within left no time for.
+cut_off()
+{
+	why="out of time"
+	result skip "$1" "" "the ${within} minutes of --within were over before its end"
+}
+
 # limited SECONDS COMMAND...: the command, with an end. Signals reach this script while it runs. Without --foreground, timeout(1)
 # of FreeBSD makes itself a reaper, and waits for the daemons that a command starts, and kills them.
 limited()
 {
-	limited_most=$(($1 * patience))
+	allowed $(($1 * patience))
 	shift
-	timeout --foreground -k 10 "${limited_most}" "$@" &
+	timeout --foreground -k 10 "${allowed_most}" "$@" &
 	child=$!
 	limited_status=0
 	wait "${child}" || limited_status=$?
@@ -84,6 +148,12 @@ attempt()
 	attempt_status=0
 	limited "${attempt_most}" "$@" >"${attempt_log}" 2>&1 </dev/null || attempt_status=$?
 	attempt_took=$(($(date +%s) - attempt_began))
+	case "${attempt_status}${allowed_cut}" in
+	124yes|137yes)
+		cut_off "${attempt_name}"
+		return 1
+		;;
+	esac
 	case "${attempt_status}" in
 	0)
 		result ok "${attempt_name}" "exit 0 within $((attempt_most * patience)) s" "exit 0 after ${attempt_took} s"
@@ -108,8 +178,19 @@ relay()
 	relay_failed=${failed}
 	relay_plan=no
 	rm -f "${relay_pipe}"
-	mkfifo -m 0600 "${relay_pipe}" || return 1
-	timeout --foreground -k 300 "$((7200 * patience))" "$@" >"${relay_pipe}" 2>"${relay_log}" </dev/null &
+	if ! mkfifo -m 0600 "${relay_pipe}"; then
+		result fail "${relay_group}: the client can be started" "a pipe ${relay_pipe}" "mkfifo failed"
+		return 1
+	fi
+	case "${relay_group}" in
+	bench) relay_most=$((7200 * patience)) ;;
+	*) relay_most=$((2400 * patience)) ;;
+	esac
+	allowed "${relay_most}"
+	relay_most="${allowed_most}"
+	relay_cut="${allowed_cut}"
+	# It destroys its tenants before it ends.
+	timeout --foreground -k "$((300 * patience))" "${relay_most}" "$@" >"${relay_pipe}" 2>"${relay_log}" </dev/null &
 	child=$!
 	while IFS= read -r relay_line; do
 		case "${relay_line}" in
@@ -135,8 +216,15 @@ relay()
 	relay_status=0
 	wait "${child}" || relay_status=$?
 	child=""
+	case "${relay_status}${relay_cut}" in
+	124yes|137yes)
+		cut_off "${relay_group}: the client goes to its end"
+		return 1
+		;;
+	124no|137no) relay_status="${relay_status} (no end within ${relay_most} s)" ;;
+	esac
 	# A program that died without a word must not look like one that had nothing to say.
-	if [ "${relay_plan}" = "no" ] || { [ "${relay_status}" -ne 0 ] && [ "${failed}" -eq "${relay_failed}" ]; }; then
+	if [ "${relay_plan}" = "no" ] || { [ "${relay_status}" != "0" ] && [ "${failed}" -eq "${relay_failed}" ]; }; then
 		result fail "${relay_group}: the client goes to its end" "exit 0 and a plan" "exit ${relay_status}, plan ${relay_plan}: $(tail -n 3 "${relay_log}")"
 	fi
 	[ "${failed}" -eq "${relay_failed}" ]
@@ -165,7 +253,7 @@ summary()
 {
 	awk -F "${tab}" -v version="${kit_version}" -v arch="${kit_arch}" -v release="$(uname -r)" -v machine="$(uname -m)" \
 		-v cpus="$(fact hw.ncpu)" -v memory="$(fact hw.physmem)" -v level="$(fact kern.securelevel)" -v racct="$(fact kern.racct.enable)" \
-		-v started="${started}" -v seconds="$(($(date +%s) - began))" -v why="$1" -v only="${only}" -v bench="${results}/bench.json" '
+		-v patience="${patience}" -v started="${started}" -v seconds="$(($(date +%s) - began))" -v why="$1" -v only="${only}" -v bench="${results}/bench.json" '
 	function text(s) {
 		gsub(/\\/, "/", s) # what a replacement makes of backslashes differs between awks
 		gsub(/"/, "\\\"", s)
@@ -180,8 +268,8 @@ summary()
 	}
 	END {
 		printf "{\n  \"kit\": {\"version\": %s, \"arch\": %s},\n", text(version), text(arch)
-		printf "  \"host\": {\"release\": %s, \"machine\": %s, \"cpus\": %s, \"memory\": %s, \"securelevel\": %s, \"racct\": %s},\n", \
-			text(release), text(machine), number(cpus), number(memory), number(level), number(racct)
+		printf "  \"host\": {\"release\": %s, \"machine\": %s, \"cpus\": %s, \"memory\": %s, \"securelevel\": %s, \"racct\": %s, \"patience\": %s},\n", \
+			text(release), text(machine), number(cpus), number(memory), number(level), number(racct), number(patience)
 		printf "  \"started\": %s, \"seconds\": %s, \"end\": %s, \"only\": %s,\n", text(started), number(seconds), text(why), text(only)
 		printf "  \"passed\": %d, \"failed\": %d, \"skipped\": %d,\n", total["passed"], total["failed"], total["skipped"]
 		printf "  \"checks\": [%s\n  ]", checks
@@ -191,7 +279,7 @@ summary()
 			first = 0
 		}
 		printf "\n}\n"
-	}' "${results}/results.tsv" >"${results}/summary.json"
+	}' "${results}/results.tsv" >"${results}/summary.json.new" && mv -f "${results}/summary.json.new" "${results}/summary.json"
 }
 
 # fact NAME: a sysctl's value, or nothing.

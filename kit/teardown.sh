@@ -52,7 +52,7 @@ our_rules() { rctl 2>/dev/null | grep -E -e "^jail:${ourjails#^}"; }
 group_leftovers()
 {
 	waited=0
-	while [ -n "$(our_jails)" ] && [ "${waited}" -lt 90 ]; do
+	while [ -n "$(our_jails)" ] && [ "${waited}" -lt $((90 * patience)) ]; do
 		sleep 1
 		waited=$((waited + 1))
 	done
@@ -86,7 +86,7 @@ group_leftovers()
 	fi
 	left=""
 	for path in $(sed -n 's/^[a-z]* [0-7]* [^ ]* [^ ]* //p' "${kit}/files.list" | sed 'p; s/\.sample$//') "${statedir}" "${logdir}" "${root}"/var/run/playground* \
-		"${root}/usr/local/etc/playground"; do
+		"${root}/usr/local/etc/playground" "${root}"/usr/local/etc/rc.conf.d/playground*; do
 		case "${path}" in
 		"${root}"/*) ;;
 		*) path="${root}${path}" ;;
@@ -103,9 +103,9 @@ group_leftovers()
 # sweep takes away by force what should not be there any more, and only what is ours by its name or place.
 sweep()
 {
-	for name in $(our_jails); do jail -R "${name}" 2>/dev/null; done
+	for name in $(our_jails); do limited 60 jail -R "${name}" 2>/dev/null; done
 	# The last mount lies on top.
-	our_mounts | sed '1!G;h;$!d' | while IFS= read -r path; do umount -f "${path}" 2>/dev/null; done
+	our_mounts | sed '1!G;h;$!d' | while IFS= read -r path; do limited 60 umount -f "${path}" 2>/dev/null; done
 	our_rules | cut -d : -f 1,2 | sort -u | while IFS= read -r rule; do
 		case "${rule}" in
 		jail:pg?*) rctl -r "${rule}" 2>/dev/null ;;
@@ -116,7 +116,7 @@ sweep()
 	if noted ruleset; then devfs rule -s "$(values ruleset)" delset 2>/dev/null; fi
 	for name in $(values module); do
 		# A module stays where somebody else has come to use it, or at a securelevel.
-		kldstat -q -m "${name}" 2>/dev/null && kldunload "${name}" 2>/dev/null
+		kldstat -q -m "${name}" 2>/dev/null && limited 60 kldunload "${name}" 2>/dev/null
 	done
 	return 0
 }
@@ -144,7 +144,7 @@ finish()
 			clear_up
 		fi
 	fi
-	printf '1..%d\n' "${count}" | tee -a "${results}/tap.txt"
+	tap "1..${count}"
 	summary "${why}"
 	say "${passed} passed, ${failed} failed, ${skipped} skipped; ${results}/summary.json"
 }
@@ -156,6 +156,8 @@ clear_up()
 		# The suite's own tools are gone next, so what they should have removed is removed now.
 		[ -z "$(our_jails)$(our_mounts)" ] || tear_down
 		rm -f "${config}.aside" "${config}.new"
+		values rcfile | while IFS= read -r path; do rm -f "${path}"; done
+		! noted rcdir || rmdir "$(values rcdir)" 2>/dev/null
 		group_uninstall
 	fi
 	group_leftovers
@@ -178,7 +180,7 @@ tear_down()
 	leftover "jails of jobs and workers after the stop" "${leaves}"
 	sweep
 	waited=0
-	while [ -n "$(our_jails)" ] && [ "${waited}" -lt 90 ]; do
+	while [ -n "$(our_jails)" ] && [ "${waited}" -lt $((90 * patience)) ]; do
 		sleep 1
 		waited=$((waited + 1))
 	done

@@ -82,7 +82,8 @@ words sample | while read -r sample; do
 	fi
 done
 { words file; words sample; } | while read -r path; do
-	rm -f "${root}${path}"
+	# The second is what a killed installation was just about to lay out.
+	rm -f "${root}${path}" "${root}${path}.new"
 done
 clear_data "${root}/var/run/playground"
 for volatile in "${root}"/var/run/playground*.pid; do
@@ -112,6 +113,8 @@ if [ "${purge}" = "no" ]; then
 	mv "${installed}.new" "${installed}"
 elif [ "${left}" -eq 0 ]; then
 	rm -f "${installed}"
+	# What an installation unpacked that was killed.
+	rm -rf "${state}"/stage.*
 	rmdir "${state}" 2>/dev/null || true
 fi
 exit "${left}"

@@ -2,7 +2,9 @@ package rctest
 
 import (
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +45,30 @@ func TestVariables(t *testing.T) {
 	}
 	if v := h.variables("playground_jaild"); v["required_modules"] != "nullfs fdescfs tmpfs" {
 		t.Errorf("modules: %q", v["required_modules"])
+	}
+}
+
+// A slow host's administrator gives "status" more time.
+func TestStatusTimeout(t *testing.T) {
+	for _, script := range scripts(t) {
+		for conf, want := range map[string]string{"": " 2s\n", script + "_status_timeout=40\n": " 40s\n"} {
+			h := newHost(t, enabled+conf)
+			asked := "#!/bin/sh\necho \"$@\" >>\"$RCTEST_ROOT/asked\"\n"
+			for _, program := range []string{"playground", "playground-jaild", "playground-reaperd", "playground-facultyd"} {
+				h.write("usr/local/sbin/"+program, asked, 0o755)
+			}
+			sleeper := exec.Command("sleep", "60")
+			if err := sleeper.Start(); err != nil {
+				t.Fatal(err)
+			}
+			h.write("var/run/"+script+".pid", strconv.Itoa(sleeper.Process.Pid), 0o644)
+			status, out := h.service(script, "status")
+			_, _ = sleeper.Process.Kill(), sleeper.Wait() // it only had to be there
+			text, _ := os.ReadFile(h.path("asked"))
+			if status != 0 || !strings.HasSuffix(string(text), want) {
+				t.Errorf("%s with %q: %d %s asked %q", script, conf, status, out, text)
+			}
+		}
 	}
 }
 

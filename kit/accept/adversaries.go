@@ -73,6 +73,11 @@ func (w *world) adversaries(ctx context.Context) error {
 	return nil
 }
 
+// attackCommand is what starts the adversary in a sandbox.
+func (w *world) attackCommand(form string, args ...any) string {
+	return fmt.Sprintf("PATIENCE=%g exec %s ", w.options.patience, adversaryPath) + fmt.Sprintf(form, args...)
+}
+
 // An outcome is what one job of an attack came to.
 type outcome struct {
 	err     error
@@ -97,8 +102,7 @@ func (w *world) attack(ctx context.Context, h hostile, tenants []*tenant, ending
 			mine = " leave"
 		}
 		done.Go(func() {
-			command := fmt.Sprintf("exec %s %s %d%s", adversaryPath, h.name, size, mine)
-			outcomes[i] = w.fight(ctx, tenants[i%len(tenants)], command, mine == "", &standing)
+			outcomes[i] = w.fight(ctx, tenants[i%len(tenants)], w.attackCommand("%s %d%s", h.name, size, mine), mine == "", &standing)
 		})
 	}
 	done.Wait()

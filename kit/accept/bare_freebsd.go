@@ -43,7 +43,7 @@ func bareKill(ctx context.Context, o options, forks int) (took time.Duration, er
 		return 0, fmt.Errorf("jail(8) gave no number but %q", out)
 	}
 	defer func() { _ = bsdproc.RemoveJail(jid) }() // gone already unless something failed
-	if err := startBomb(ctx, jid, program, forks); err != nil {
+	if err := startBomb(ctx, o, jid, program, forks); err != nil {
 		return 0, err
 	}
 	if err := tool("/usr/bin/rctl", "-a", rule+"0"); err != nil {
@@ -53,17 +53,20 @@ func bareKill(ctx context.Context, o options, forks int) (took time.Duration, er
 	if err := bsdproc.RemoveJail(jid); err != nil {
 		return 0, err
 	}
-	for time.Since(began) < time.Minute {
+	for time.Since(began) < patient(o) {
 		if empty, err := emptyJail(jid); err != nil || empty {
 			return time.Since(began), err
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return 0, fmt.Errorf("jail %d still has processes a minute after its removal", jid)
+	return 0, fmt.Errorf("jail %d still has processes %v after its removal", jid, patient(o))
 }
 
+// patient is how long the forks may take to stand, and to go.
+func patient(o options) time.Duration { return time.Duration(float64(time.Minute) * o.patience) }
+
 // startBomb starts the forks and waits until they stand. Init reaps what the removal leaves.
-func startBomb(ctx context.Context, jid int, program string, forks int) error {
+func startBomb(ctx context.Context, o options, jid int, program string, forks int) error {
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return err
@@ -71,13 +74,14 @@ func startBomb(ctx context.Context, jid int, program string, forks int) error {
 	defer func() { _ = reader.Close() }() // read to its end or given up
 	cmd := exec.CommandContext(ctx, "/usr/sbin/jexec", strconv.Itoa(jid), program, "bomb", strconv.Itoa(forks))
 	cmd.Stdout = writer
+	cmd.Env = append(os.Environ(), fmt.Sprintf("PATIENCE=%g", o.patience))
 	err = cmd.Start()
 	_ = writer.Close() // the child has its own
 	if err != nil {
 		return fmt.Errorf("cannot start the forks: %w", err)
 	}
 	go func() { _ = cmd.Wait() }() // it is killed with its jail
-	if err := reader.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := reader.SetReadDeadline(time.Now().Add(patient(o))); err != nil {
 		return err
 	}
 	word := make([]byte, 64)

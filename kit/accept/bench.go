@@ -180,7 +180,7 @@ func (w *world) benchKill(ctx context.Context, t *tenant, n *numbers) error {
 	}
 	var receipts, walls, bare []time.Duration
 	for range rounds {
-		j, err := t.run(ctx, fmt.Sprintf("exec %s bomb %d", adversaryPath, forks))
+		j, err := t.run(ctx, w.attackCommand("bomb %d", forks))
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,16 @@ type tenant struct {
 	session string
 	client  *mcp.ClientSession
 	base    *http.Transport
+	most    time.Duration // one call may take; answerTime when 0
+}
+
+// answerTime is how long a daemon may be silent until that is an error. It is more than any command that the play runs.
+const answerTime = 5 * time.Minute
+
+// withLimit bounds what is done over the connection: a daemon that takes requests and never answers must not hang the play.
+func (t *tenant) withLimit(ctx context.Context) (context.Context, context.CancelFunc) {
+	most := cmp.Or(t.most, answerTime)
+	return context.WithTimeoutCause(ctx, most, fmt.Errorf("%s: no answer within %v", t.name, most))
 }
 
 func (t *tenant) connect(ctx context.Context, endpoint, token string) error {
@@ -31,18 +42,28 @@ func (t *tenant) connect(ctx context.Context, endpoint, token string) error {
 }
 
 func (t *tenant) over(ctx context.Context, transport mcp.Transport) (err error) {
+	ctx, cancel := t.withLimit(ctx)
+	defer cancel()
 	t.client, err = mcp.NewClient(&mcp.Implementation{Name: "playground-kit", Version: version.String()},
 		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}).Connect(ctx, transport, nil)
 	if err != nil {
-		return fmt.Errorf("cannot connect tenant %s: %w", t.name, err)
+		return fmt.Errorf("cannot connect tenant %s: %w", t.name, whyEnded(ctx, err))
 	}
 	return nil
 }
 
 func (t *tenant) hangUp() {
-	if t.client != nil {
-		_ = t.client.Close() // the tenant is destroyed next
+	if client := t.client; client != nil {
 		t.client = nil
+		closed := make(chan struct{})
+		go func() {
+			_ = client.Close() // the tenant is destroyed next
+			close(closed)
+		}()
+		select {
+		case <-closed:
+		case <-time.After(10 * time.Second): // it says farewell to a daemon that may not answer
+		}
 	}
 	if t.base != nil {
 		t.base.CloseIdleConnections()
@@ -82,7 +103,18 @@ func (t *tenant) call(ctx context.Context, tool string, args map[string]any) (mc
 	for name, value := range args {
 		all[name] = value
 	}
-	return mcpclient.Call(ctx, t.client, tool, all)
+	ctx, cancel := t.withLimit(ctx)
+	defer cancel()
+	answer, err := mcpclient.Call(ctx, t.client, tool, all)
+	return answer, whyEnded(ctx, err)
+}
+
+// whyEnded adds to an error that a time limit was its cause.
+func whyEnded(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 }
 
 // An ended command, as exec and the last page of a job tell it.

@@ -74,14 +74,7 @@ func (w *world) faculty(ctx context.Context) error {
 }
 
 func (p *facultyplay) play(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{
-		p.build, p.install, p.define, p.inside, p.serve, p.notes, p.crashed, p.keeperKilled, p.reaperKilled, p.changed, p.stopped,
-	} {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.steps(ctx, p.build, p.install, p.define, p.inside, p.serve, p.notes, p.crashed, p.keeperKilled, p.reaperKilled, p.changed, p.stopped)
 }
 
 // build makes the tenant, and builds what is built already: the command only copies, so that no compiler is needed.

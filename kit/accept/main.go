@@ -104,14 +104,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "accept: unknown part %q\n", o.command[0])
 		return 2
 	}
+	w.report.stopped = func() bool { return ctx.Err() != nil }
 	err = part(ctx)
 	// What was interrupted must be cleared up all the same.
 	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.limit(2*time.Minute+time.Duration(len(w.made))*5*time.Second))
 	defer cancel()
-	w.close(clearing)
 	if err != nil {
 		w.report.check(false, o.command[0]+": goes to its end", "no error", "%v", err)
 	}
+	w.report.stopped = nil // clearing up is not ended
+	w.close(clearing)
 	w.report.plan()
 	switch {
 	case ctx.Err() != nil:

@@ -15,6 +15,7 @@ type report struct {
 	count   int
 	failed  int
 	skipped int
+	stopped func() bool // somebody has ended the play: what is wrong since then says nothing
 }
 
 // check writes one line and returns ok.
@@ -23,6 +24,11 @@ func (r *report) check(ok bool, name, expected, seen string, args ...any) bool {
 	defer r.mu.Unlock()
 	r.count++
 	verdict := "ok"
+	if !ok && r.stopped != nil && r.stopped() {
+		r.skipped++
+		fmt.Fprintf(r.out, "ok %d - %s # SKIP the play was ended from outside: %s\n", r.count, plain(name), plain(fmt.Sprintf(seen, args...)))
+		return false
+	}
 	if !ok {
 		verdict = "not ok"
 		r.failed++

@@ -52,14 +52,16 @@ func (w *world) survive(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	limited, cancel := w.within(ctx, programTime)
+	defer cancel()
+	cmd := exec.CommandContext(limited, command[0], command[1:]...)
 	cmd.WaitDelay = time.Second // a daemon that it starts may keep its output open
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
 	name := strings.Join(command, " ")
-	w.report.check(err == nil, "survive: "+name, "exit 0", "%v after %v: %s", err, time.Since(began).Round(time.Millisecond), out)
+	w.report.check(err == nil, "survive: "+name, "exit 0", "%v after %v: %s", whyEnded(limited, err), time.Since(began).Round(time.Millisecond), out)
 	return w.still(ctx, t, j, "survive")
 }
 
@@ -153,7 +155,7 @@ func (w *world) crashOne(ctx context.Context, t *tenant, daemon string, keeps bo
 		return err
 	}
 	// Something that hides, beside the job that counts.
-	hidden, err := t.run(ctx, "exec "+adversaryPath+" double 5")
+	hidden, err := t.run(ctx, w.attackCommand("double 5"))
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,7 @@ func (w *world) crashSupervisor(ctx context.Context, t *tenant) error {
 	if err := w.place(ctx, t); err != nil {
 		return err
 	}
-	j, err := t.run(ctx, "exec "+adversaryPath+" double 5")
+	j, err := t.run(ctx, w.attackCommand("double 5"))
 	if err != nil {
 		return err
 	}

@@ -29,15 +29,9 @@ func (w *world) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{
-		p.settings, p.byTool, p.byNetwork, p.switched, p.ruled, p.stopped, p.inspected, p.workerKilled, p.reaperKilled, p.daemonKilled, p.daemonRestarted,
-		p.verified,
-	} {
-		if err := step(ctx); err != nil {
-			return errors.Join(err, p.revoke(ctx))
-		}
-	}
-	return p.revoke(ctx)
+	err = p.steps(ctx, p.settings, p.byTool, p.byNetwork, p.switched, p.ruled, p.stopped, p.inspected, p.workerKilled, p.reaperKilled, p.daemonKilled, p.daemonRestarted,
+		p.verified)
+	return errors.Join(err, p.revoke(ctx))
 }
 
 // newWorkplay makes the member and a token of the operator.
@@ -59,6 +53,7 @@ func (w *world) newWorkplay(ctx context.Context) (*workplay, error) {
 	if p.api, err = newV1(w.options.endpoint, minted.Token); err != nil {
 		return nil, err
 	}
+	p.api.client.Timeout = w.limit(p.api.client.Timeout)
 	for name, token := range map[string]string{"no token": "", "a tenant's token": c.Token, "a wrong token": minted.Token + "x"} {
 		stranger := *p.api
 		stranger.token = token

@@ -18,11 +18,13 @@ import (
 
 // service calls service(8), or what stands for it.
 func (w *world) service(ctx context.Context, name, verb string) error {
+	ctx, cancel := w.within(ctx, programTime)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, w.options.service, name, verb)
 	cmd.WaitDelay = time.Second // a daemon that it starts may keep its output open
 	out, err := cmd.CombinedOutput()
 	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return fmt.Errorf("service %s %s: %w: %s", name, verb, err, out)
+		return fmt.Errorf("service %s %s: %w: %s", name, verb, whyEnded(ctx, err), out)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -26,8 +27,37 @@ func (w *world) limit(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * w.options.patience)
 }
 
+// programTime is how long a program of the host may take that the play runs, and toolTime what the operator's tool may: it
+// also builds a faculty and makes every attempt to escape.
+const (
+	programTime = 3 * time.Minute
+	toolTime    = 15 * time.Minute
+	stepTime    = 20 * time.Minute // of a play, whatever it waits for
+)
+
+// within bounds a program's time.
+func (w *world) within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	most = w.limit(most)
+	return context.WithTimeoutCause(ctx, most, fmt.Errorf("no end within %v", most))
+}
+
+// steps makes the steps of a play one after the other, until one ends with an error.
+func (w *world) steps(ctx context.Context, list ...func(context.Context) error) error {
+	for _, step := range list {
+		limited, cancel := w.within(ctx, stepTime)
+		err := whyEnded(limited, step(limited))
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // operator runs the operator's tool and decodes its JSON into v.
 func (w *world) operator(ctx context.Context, v any, args ...string) error {
+	ctx, cancel := w.within(ctx, toolTime)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, w.options.cli, append([]string{"-c", w.options.config, "-o", "json"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -36,7 +66,7 @@ func (w *world) operator(ctx context.Context, v any, args ...string) error {
 		if v != nil { // what is printed and then judged with a status is looked at all the same
 			_ = json.Unmarshal(stdout.Bytes(), v)
 		}
-		return fmt.Errorf("cannot run playground %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return fmt.Errorf("cannot run playground %s: %w: %s", strings.Join(args, " "), whyEnded(ctx, err), strings.TrimSpace(stderr.String()))
 	}
 	if v == nil {
 		return nil
@@ -61,7 +91,7 @@ type created struct {
 func (w *world) provision(ctx context.Context, name string, options ...string) (created, error) {
 	var c created
 	name = name + "-" + w.mark
-	w.made = append(w.made, &tenant{name: name}) // also what fails half way is destroyed
+	w.made = append(w.made, &tenant{name: name, most: w.limit(answerTime)}) // also what fails half way is destroyed
 	err := w.operator(ctx, &c, append([]string{"user", "create", name}, options...)...)
 	return c, err
 }
@@ -123,10 +153,12 @@ func (s status) pid(name string) int {
 // status asks also where the answer is that something is down: then the tool prints it and fails.
 func (w *world) status(ctx context.Context) (status, error) {
 	var s status
+	ctx, cancel := w.within(ctx, programTime)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, w.options.cli, "-c", w.options.config, "-o", "json", "status")
 	out, err := cmd.Output()
 	if jsonErr := json.Unmarshal(out, &s); jsonErr != nil {
-		return s, fmt.Errorf("cannot ask for the status: %w", err)
+		return s, fmt.Errorf("cannot ask for the status: %w", whyEnded(ctx, cmp.Or(err, jsonErr)))
 	}
 	return s, nil
 }

@@ -135,7 +135,7 @@ func bomb(size int) error {
 		b.count.Add(1)
 		b.forkOn(int32(size))
 	}
-	for range 10_000 {
+	for range looks() {
 		// The first process counts too, so that the last fork fails where the limit is the size.
 		if int(b.count.Load()) >= size || b.flag.Load() != 0 && int(b.count.Load()) >= size/2 {
 			say()

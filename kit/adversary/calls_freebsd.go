@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -132,9 +134,18 @@ func newBoard() (*board, error) {
 	return (*board)(unsafe.Pointer(&page[0])), nil
 }
 
+// looks is how often an attack looks whether its processes stand, some 20 s in all, and longer on a slow host.
+func looks() int {
+	patience, err := strconv.ParseFloat(os.Getenv("PATIENCE"), 64)
+	if err != nil {
+		patience = 1
+	}
+	return int(10_000 * min(max(patience, 1), 100))
+}
+
 // await waits until that many processes stand, or one of them met an error.
 func (b *board) await(count int, what string) error {
-	for range 10_000 {
+	for range looks() {
 		if errno := b.flag.Load(); errno < 0 {
 			return refused(what, int(errno))
 		}

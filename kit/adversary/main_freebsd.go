@@ -4,7 +4,8 @@
 //	pgadversary NAME [SIZE] [leave]
 //
 // It writes "ready" when its processes stand, or "refused CALL: ERROR" where the kernel does not even let it try. Then it
-// stays for ever, or with "leave" its first process ends and leaves the others behind.
+// stays for ever, or with "leave" its first process ends and leaves the others behind. PATIENCE in the environment multiplies
+// the time in which its processes have to stand.
 //
 // There is no C compiler on the hosts where it runs, so it forks by raw system calls. A forked child of a Go program has one
 // thread and no scheduler: from there on the code makes raw calls only, allocates nothing, and calls nothing that blocks in
