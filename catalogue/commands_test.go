@@ -34,7 +34,7 @@ func TestExec(t *testing.T) {
 	if r.IsError || !strings.HasPrefix(text(r), "timed out after ") || !strings.Contains(text(r), "; killed with its tree") || field(t, r, "outcome") != "timed_out" {
 		t.Errorf("timeout: %q %v", text(r), r.StructuredContent)
 	}
-	if r = w.call("exec", m{"session": "pg-alice", "command": "true", "cwd": "none"}); !r.IsError || !strings.HasPrefix(text(r), "failed: ") {
+	if r = w.call("exec", m{"session": "pg-alice", "command": "true", "cwd": "none"}); !r.IsError || !strings.HasPrefix(text(r), "failed: ") || !strings.Contains(text(r), "\nhint: ") {
 		t.Errorf("bad cwd: %q", text(r))
 	}
 }

@@ -24,7 +24,8 @@ const (
 )
 
 // Serve speaks MCP over a pair of streams, one message a line, until in ends or ctx does. Then it ends the calls that are
-// under way and gives back the session handles that were opened here; jobs go on. The client's going is no error.
+// under way and gives back the session handles that were opened here; jobs go on. The client's going is no error; an input without
+// a single message is.
 func Serve(ctx context.Context, provider *sandbox.Provider, tenant string, options Options, in io.ReadCloser, out io.Writer) error {
 	handles := NewHandles(provider, tenant)
 	options.OnOpen, options.OnClose = both(options.OnOpen, handles.Opened), both(options.OnClose, handles.Closed)
@@ -38,7 +39,8 @@ func Serve(ctx context.Context, provider *sandbox.Provider, tenant string, optio
 			return next(callCtx, method, req)
 		}
 	})
-	err := server.Run(ctx, drainTransport{&mcp.IOTransport{Reader: in, Writer: nopCloser{out}}})
+	lines := &lockedWriter{w: out}
+	err := server.Run(ctx, drainTransport{&mcp.IOTransport{Reader: newScreen(in, lines), Writer: nopCloser{lines}, MaxLineLength: maxLine + 1<<16}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		err = nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"playground/job"
 	"playground/ring"
+	"playground/sandbox"
 )
 
 // markerBytes is set aside for the lines between the parts of an output text.
@@ -57,6 +58,9 @@ func outcomeText(r job.Result) string {
 		fmt.Fprintf(&b, "cancelled after %s; killed with its tree", took)
 	case job.Failed:
 		fmt.Fprintf(&b, "failed: %s", r.Error)
+		if hint := sandbox.NextStep(r.Error); hint != "" {
+			b.WriteString("\nhint: " + hint)
+		}
 	default:
 		fmt.Fprintf(&b, "%s after %s", r.Outcome, took)
 	}

@@ -59,7 +59,7 @@ func (c *catalogue) sessionTools(session param) []tool {
 			"An unknown session in any tool means: call this again.",
 		params: []param{
 			{name: "tenant", kind: text, about: "Your own tenant name. Not needed: your credentials say who you are."},
-			{name: "cwd", kind: text, about: "Working directory for the session's commands. Default: home."},
+			{name: "cwd", kind: text, about: "Working directory for the session's commands. Default: /workspace."},
 			{name: "env", kind: texts, about: `Environment variables for the session's commands, for example {"LANG": "C"}.`},
 		},
 		output: sessionSchema(), run: c.openSession,

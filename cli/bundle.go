@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,6 +26,7 @@ type BundleSpec struct {
 	Network  bool
 	Vendor   bool
 	Timeout  time.Duration
+	Force    bool // also what was built already
 }
 
 // bundles calls f with the store of cohorts and the daemons that builds and installations go through.
@@ -59,7 +60,7 @@ func (e *Env) FacultyBuild(ctx context.Context, b BundleSpec) error {
 		return err
 	}
 	return e.bundles(func(store *bundle.Store, host bundle.Host) error {
-		c, err := store.Build(ctx, host, spec, escaped{e.Stderr})
+		c, err := store.Build(ctx, host, spec, e.Stderr)
 		if err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func (e *Env) FacultyBuild(ctx context.Context, b BundleSpec) error {
 		}
 		how := "built"
 		if c.Reused {
-			how = "is there already"
+			how = "is there already; --force builds it anew"
 		}
 		_, err = fmt.Fprintf(e.Stdout, "bundle %s@%.12s %s\n", c.Name, c.Fingerprint, how)
 		for _, one := range c.Binaries {
@@ -84,7 +85,7 @@ func (b BundleSpec) spec() (bundle.Spec, error) {
 		return bundle.Spec{}, fmt.Errorf("cannot find %q: %w", b.Source, err)
 	}
 	spec := bundle.Spec{Name: b.Name, Source: source, Builder: bundle.Builder(b.Builder), Command: b.Command,
-		Binaries: map[string]string{}, Network: b.Network, Vendor: b.Vendor, Timeout: b.Timeout}
+		Binaries: map[string]string{}, Network: b.Network, Vendor: b.Vendor, Timeout: b.Timeout, Force: b.Force}
 	if spec.Name == "" {
 		spec.Name = strings.ToLower(filepath.Base(source))
 		if bundle.ValidName(spec.Name) != nil {
@@ -107,65 +108,54 @@ func (b BundleSpec) spec() (bundle.Spec, error) {
 	return spec, nil
 }
 
-// An escaped writer shows what a build prints without the control characters that could write over the operator's terminal.
-type escaped struct{ w io.Writer }
-
-// Write implements io.Writer; it reports the length of p, whatever was written for it.
-func (e escaped) Write(p []byte) (int, error) {
-	var b strings.Builder
-	for _, r := range string(p) {
-		switch {
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case r != '\r':
-			b.WriteString(safe(string(r)))
-		}
-	}
-	if _, err := io.WriteString(e.w, b.String()); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-// FacultyCohorts lists complete builds and who has them.
+// FacultyCohorts lists complete builds and who has them. What cannot be read is told after what can.
 func (e *Env) FacultyCohorts(ctx context.Context, name string) error {
 	return e.bundles(func(store *bundle.Store, host bundle.Host) error {
 		all, err := store.Cohorts(name)
 		if err != nil {
 			return err
 		}
-		installed, err := store.Installations(ctx, host)
-		if err != nil {
-			return err
-		}
+		installed, unread := store.Installations(ctx, host)
 		if e.JSON {
-			return e.printJSON(map[string]any{"cohorts": orEmpty(all), "installed": orEmpty(installed)})
+			return errors.Join(e.printJSON(map[string]any{"cohorts": orEmpty(all), "installed": orEmpty(installed)}), unread)
 		}
 		if len(all) == 0 {
-			_, err := fmt.Fprintln(e.Stderr, "no builds yet; make one: playground faculty build FOLDER")
-			return err
+			of := ""
+			if name != "" {
+				of = fmt.Sprintf(" of %q", name)
+			}
+			_, err := fmt.Fprintf(e.Stderr, "no builds%s yet; make one: playground faculty build FOLDER\n", of)
+			return errors.Join(err, unread)
 		}
 		var rows [][]string
 		for _, c := range all {
-			var names, tenants []string
-			for _, b := range c.Binaries {
-				names = append(names, b.Name)
-			}
-			for _, i := range installed {
-				switch {
-				case i.Name == c.Name && i.Current == c.Fingerprint:
-					tenants = append(tenants, i.Tenant)
-				case i.Name == c.Name && i.Previous == c.Fingerprint:
-					tenants = append(tenants, i.Tenant+" (previous)")
-				}
-			}
-			if len(tenants) == 0 {
-				tenants = []string{"-"}
-			}
-			rows = append(rows, []string{c.Name + "@" + c.Fingerprint[:12], when(c.Built), strings.Join(names, " "), strings.Join(tenants, ", ")})
+			rows = append(rows, cohortRow(c, installed))
 		}
-		return table(e.Stdout, []string{"BUILD", "BUILT", "EXECUTABLES", "INSTALLED"}, rows)
+		return errors.Join(table(e.Stdout, []string{"BUILD", "BUILT", "EXECUTABLES", "INSTALLED"}, rows), unread)
 	})
+}
+
+// cohortRow is one cohort in the list.
+func cohortRow(c bundle.Cohort, installed []bundle.Installation) []string {
+	var names, tenants []string
+	for _, b := range c.Binaries {
+		names = append(names, b.Name)
+	}
+	if c.Damaged != "" {
+		names = []string{"DAMAGED"}
+	}
+	for _, i := range installed {
+		switch {
+		case i.Name == c.Name && i.Current == c.Fingerprint:
+			tenants = append(tenants, i.Tenant)
+		case i.Name == c.Name && i.Previous == c.Fingerprint:
+			tenants = append(tenants, i.Tenant+" (previous)")
+		}
+	}
+	if len(tenants) == 0 {
+		tenants = []string{"-"}
+	}
+	return []string{c.Name + "@" + c.Fingerprint[:12], when(c.Built), strings.Join(names, " "), strings.Join(tenants, ", ")}
 }
 
 func orEmpty[T any](list []T) []T {
@@ -197,13 +187,17 @@ func (e *Env) FacultyRollback(ctx context.Context, name string, tenants []string
 	})
 }
 
+// eachTenant makes one change in each tenant. An interrupted one tells which were changed before.
 func (e *Env) eachTenant(ctx context.Context, tenants []string, f func(string) (bundle.Installation, error)) error {
 	var done []bundle.Installation
 	failed := 0
 	for _, tenant := range tenants {
-		one, err := f(tenant)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			break
+		}
+		one, err := f(tenant)
+		if err != nil && ctx.Err() != nil {
+			break
 		}
 		if err != nil {
 			failed++
@@ -220,6 +214,9 @@ func (e *Env) eachTenant(ctx context.Context, tenants []string, f func(string) (
 		if err := e.printJSON(orEmpty(done)); err != nil {
 			return err
 		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if failed > 0 {
 		return StatusError(1)
@@ -243,7 +240,10 @@ func (e *Env) FacultyPrune(ctx context.Context, name string, keep int, dry bool)
 		}
 		for _, p := range gone {
 			what := ""
-			if !p.Complete {
+			switch {
+			case p.Damaged != "":
+				what = ", a damaged build"
+			case !p.Complete:
 				what = ", a failed build"
 			}
 			fmt.Fprintf(e.Stdout, "%s %s@%.12s%s\n", verb, p.Name, p.Fingerprint, what)

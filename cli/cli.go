@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"playground/config"
@@ -85,5 +86,9 @@ func (e *Env) load() (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
-	return config.Load(path)
+	c, err := config.Load(path)
+	if e, ok := errors.AsType[*fault.Error](err); ok && errors.Is(err, fs.ErrPermission) {
+		_ = e.WithHint("run this as the user that the daemons run as, or name another file with -c")
+	}
+	return c, err
 }

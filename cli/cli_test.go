@@ -266,3 +266,42 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
+
+// builderUsers lists a builder's sandbox beside the tenant.
+type builderUsers struct{ fakeUsers }
+
+func (builderUsers) List(context.Context) ([]userapi.User, error) {
+	return []userapi.User{alice,
+		{Tenant: "build-01m8mnjg8td8k5nrw3rnc0cycx", Sandbox: alice.Sandbox, Problem: "it has no account: destroy it"},
+		{Tenant: "build-me", Sandbox: alice.Sandbox, Problem: "it has a problem"}}, nil
+}
+
+// A build that goes on is no tenant to be mended or destroyed; a tenant whose name only looks like it is one.
+func TestBuildersAreNoTenants(t *testing.T) {
+	e, stdout, stderr := env(t, builderUsers{}, false)
+	if err := e.UserList(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(stdout.String()+stderr.String(), "01m8mnjg8t") || !strings.Contains(stderr.String(), "faculty build`: 1") {
+		t.Errorf("%q, %q", stdout, stderr)
+	}
+	if !strings.Contains(stdout.String(), "build-me") || !strings.Contains(stderr.String(), "it has a problem") {
+		t.Errorf("%q, %q", stdout, stderr)
+	}
+}
+
+// A configuration that only the daemons' user may read is there: nobody should copy a sample over it.
+func TestForeignConfiguration(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "playground.toml")
+	if err := os.WriteFile(path, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.Open(path); err == nil {
+		f.Close()
+		t.Skip("this user may read everything")
+	}
+	e := &cli.Env{Config: path, Getenv: func(string) string { return "" }, Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
+	if err := e.UserList(t.Context()); !strings.Contains(fault.HintOf(err), "the user that the daemons run as") {
+		t.Errorf("%v, hint %q", err, fault.HintOf(err))
+	}
+}

@@ -46,7 +46,7 @@ func (e *Env) workers(f func(*facultyapi.Client) error) error {
 	}
 	if configErr == nil && c.Faculty.Definitions == "" && errors.Is(err, fault.Unavailable) {
 		return fault.New(fault.Unsupported, "this host has no faculty workers: faculty.definitions names no file").
-			WithHint("playground-facultyd(8) tells how to define some; then start it: service playground_facultyd start")
+			WithHint("playground-facultyd(8) tells how to define some; then %s", startFacultyd)
 	}
 	return err
 }
@@ -64,8 +64,19 @@ func (e *Env) FacultyList(ctx context.Context) error {
 		if err := e.showWorkers(listing); err != nil {
 			return err
 		}
+		if c, err := e.load(); err == nil && len(listing.Workers) > 0 {
+			e.unreached(c)
+		}
 		return troubled(listing)
 	})
+}
+
+// unreached tells of workers that no client gets to, since playgroundd serves the tools of sandboxes: it does not ask for their health either.
+func (e *Env) unreached(c config.Config) {
+	if c.HTTP.Catalogue != config.CatalogueWorkers {
+		fmt.Fprintf(e.Stderr, "clients do not reach these workers: http.catalogue is %q; to serve them set it to %q, name them in gateway.manifest, and restart playgroundd\n",
+			c.HTTP.Catalogue, config.CatalogueWorkers)
+	}
 }
 
 func (e *Env) showWorkers(listing faculty.Listing) error {
@@ -290,7 +301,8 @@ func plainText(w io.Writer, data []byte) error {
 	return err
 }
 
-// FacultyCheck reads the definitions and every token file, as playground-facultyd would, and tells all that is wrong.
+// FacultyCheck reads the definitions and every token file, as playground-facultyd would, compares them with the gateway's manifest, and
+// tells all that is wrong.
 func (e *Env) FacultyCheck(context.Context) error {
 	c, err := e.load()
 	if err != nil {
@@ -300,6 +312,16 @@ func (e *Env) FacultyCheck(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.HTTP.Catalogue == config.CatalogueWorkers {
+		m, err := manifest(c)
+		if err != nil {
+			return err
+		}
+		if wrong := disagreements(c, m, defs); len(wrong) > 0 {
+			return fault.New(fault.Invalid, "%s", strings.Join(wrong, "; ")).
+				WithHint("make %s and %s say the same of each worker", c.Faculty.Definitions, c.Gateway.Manifest)
+		}
+	}
 	if wrong := tokenProblems(c, defs); len(wrong) > 0 {
 		return fault.New(fault.Invalid, "%s", strings.Join(wrong, "; ")).
 			WithHint("make a token with openssl rand -hex 32, in a file of root or of %s with mode 0400: playground-facultyd(8) shows how", c.Host.DaemonUser)
@@ -308,6 +330,7 @@ func (e *Env) FacultyCheck(context.Context) error {
 		return e.printJSON(map[string]any{"definitions": c.Faculty.Definitions, "workers": len(defs)})
 	}
 	_, err = fmt.Fprintf(e.Stdout, "%s is correct: %d workers\n", c.Faculty.Definitions, len(defs))
+	e.unreached(c)
 	return err
 }
 

@@ -95,7 +95,7 @@ func TestFacultyList(t *testing.T) {
 		status error
 	}{
 		{"well", func(*faculty.Listing) {}, []string{"ok, 3 tools", "5 MiB", "1m0s", "stopped (by hand)", "exited with 3", "unknown"},
-			[]string{"zoe.x: the definitions have changed"}, nil},
+			[]string{"zoe.x: the definitions have changed", "clients do not reach these workers"}, nil},
 		{"none", func(l *faculty.Listing) { l.Workers = nil }, nil, []string{"no workers are defined"}, nil},
 		{"failing health", func(l *faculty.Listing) { l.Workers[0].Health = &faculty.Health{Problem: "no answer"} }, []string{"FAILING"},
 			[]string{"ann: health: no answer"}, cli.StatusError(1)},
@@ -248,7 +248,7 @@ func TestFacultyCheck(t *testing.T) {
 		{"all are told", "sesame", "open", "; worker bob: cannot use token file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e, stdout, _ := workers(t, &fakeWorkers{}, false)
+			e, stdout, stderr := workers(t, &fakeWorkers{}, false)
 			definitions := write("workers.json", fmt.Sprintf(`{"workers":[
 				{"tenant":"ann","program":"/p","address":"127.0.0.1:1","token_file":%q},
 				{"tenant":"bob","program":"/p","address":"127.0.0.1:2","token_file":%q}]}`, write("ann", test.ann), write("bob", test.bob)))
@@ -264,6 +264,9 @@ func TestFacultyCheck(t *testing.T) {
 				if err != nil || !strings.Contains(stdout.String(), "2 workers") {
 					t.Fatalf("%v: %s", err, stdout)
 				}
+				if !strings.Contains(stderr.String(), `http.catalogue is "sandbox"`) {
+					t.Errorf("nothing tells that no client reaches them: %q", stderr)
+				}
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(fault.HintOf(err), "playground-facultyd(8)") {
@@ -271,6 +274,54 @@ func TestFacultyCheck(t *testing.T) {
 			}
 			if err != nil && (strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "aaaa")) {
 				t.Errorf("it tells a token: %v", err)
+			}
+		})
+	}
+}
+
+// A worker that the gateway would look for elsewhere, or speak to with another token, answers nobody.
+func TestFacultyCheckComparesTheManifest(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ann, bob, same := write("ann", strings.Repeat("a", 64)), write("bob", strings.Repeat("b", 64)), write("same", strings.Repeat("a", 64)+"\n")
+	definitions := write("workers.json", fmt.Sprintf(`{"workers":[{"tenant":"ann","program":"/p","address":"127.0.0.1:1","token_file":%q}]}`, ann))
+	entry := func(tenant, address, token string) string {
+		return fmt.Sprintf(`[{"tenant":%q,"address":%q,"token_file":%q}]`, tenant, address, token)
+	}
+	for name, test := range map[string]struct{ manifest, want string }{
+		"the same":              {entry("ann", "127.0.0.1:1", ann), ""},
+		"a copy of the token":   {entry("ann", "127.0.0.1:1", same), ""},
+		"somebody else's":       {entry("bob", "127.0.0.1:2", bob), ""},
+		"another address":       {entry("ann", "127.0.0.1:2", ann), "worker ann is at 127.0.0.1:1"},
+		"another token":         {entry("ann", "127.0.0.1:1", bob), "worker ann: gateway.manifest has another token"},
+		"another's worker":      {entry("bob", "127.0.0.1:1", bob), "sends tenant bob to 127.0.0.1:1, which is the worker ann"},
+		"a manifest cut in two": {"[", "manifest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, _, _ := workers(t, &fakeWorkers{}, false)
+			text, err := os.ReadFile(e.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = fmt.Appendf(text, "[http]\ncatalogue = \"workers\"\n[gateway]\nmanifest = %q\n[faculty]\ndefinitions = %q\n", write("manifest.json", test.manifest), definitions)
+			if err := os.WriteFile(e.Config, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err = e.FacultyCheck(t.Context())
+			if test.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || fault.HintOf(err) == "" || strings.Contains(err.Error(), "aaaa") {
+				t.Errorf("%v, hint %q", err, fault.HintOf(err))
 			}
 		})
 	}

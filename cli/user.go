@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
+	"playground/faculty/bundle"
 	"playground/jail"
 	"playground/localapi/userapi"
 )
@@ -55,6 +57,12 @@ func (e *Env) UserList(ctx context.Context) error {
 		}
 		if e.JSON {
 			return e.printJSON(all)
+		}
+		found := len(all)
+		// Nobody should take a builder's sandbox for a tenant that lacks its account, and destroy it.
+		all = slices.DeleteFunc(all, func(user userapi.User) bool { return user.Token == nil && bundle.IsBuilder(user.Tenant) })
+		if n := found - len(all); n > 0 {
+			fmt.Fprintf(e.Stderr, "sandboxes of `playground faculty build`: %d; what a killed one left goes with the next, or with `playground faculty prune`\n", n)
 		}
 		if len(all) == 0 {
 			_, err := fmt.Fprintln(e.Stderr, "no tenants yet; make one: playground user create NAME")

@@ -97,7 +97,7 @@ func plain(err error) error {
 		return fmt.Errorf("the file is empty or cut off (%w)", err)
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s cannot be a JSON %s", wrong.Field, wrong.Value)
+		return fmt.Errorf("%s cannot be a JSON %s", cmp.Or(wrong.Field, "the file"), wrong.Value)
 	}
 	return err
 }
@@ -146,6 +146,9 @@ func (r rawWorker) build() (d Definition, wrong []string) {
 	address, err := netip.ParseAddrPort(r.Address)
 	if err != nil || !address.Addr().IsLoopback() || address.Addr().Zone() != "" || address.Addr().Is4In6() || address.Port() == 0 {
 		refuse("address: it must be a loopback address and a port, such as 127.0.0.1:9001")
+	} else if address.String() != r.Address {
+		// What is written in another way may be read in another way, by the worker or in the gateway's manifest.
+		refuse("address: write it as %s", address)
 	}
 	d.Address = address
 	if r.RestartDelay != "" {

@@ -68,7 +68,7 @@ func TestParseRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"empty":                 {"", "EOF"},
 		"not JSON":              {"workers = 1", "invalid character"},
-		"an array":              {"[]", "JSON array"},
+		"an array":              {"[]", "the file cannot be a JSON array"},
 		"null worker":           {file("null"), `worker 1 ("")`},
 		"data after":            {file(worker()) + "{}", "data after"},
 		"unknown key":           {file(worker(`uid:0`)), `unknown key "uid"`},
@@ -86,6 +86,8 @@ func TestParseRefuses(t *testing.T) {
 		"relative token":        {file(worker(`token_file:"t"`)), "token_file"},
 		"address without port":  {file(worker(`address:"127.0.0.1"`)), "address"},
 		"port 0":                {file(worker(`address:"127.0.0.1:0"`)), "address"},
+		"a port with a zero":    {file(worker(`address:"127.0.0.1:09001"`)), "write it as 127.0.0.1:9001"},
+		"an address with zeros": {file(worker(`address:"[0::1]:9001"`)), "write it as [::1]:9001"},
 		"a name as address":     {file(worker(`address:"localhost:1"`)), "address"},
 		"not loopback":          {file(worker(`address:"10.0.0.1:1"`)), "address"},
 		"any address":           {file(worker(`address:"0.0.0.0:1"`)), "address"},

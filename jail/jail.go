@@ -50,7 +50,7 @@ type ProvisionSpec struct {
 // OpenOptions hold for the tenant's session until another open names them.
 type OpenOptions struct {
 	Cwd string            `json:"cwd,omitempty"`
-	Env map[string]string `json:"env,omitempty"`
+	Env map[string]string `json:"env,omitzero"`
 }
 
 // A Sandbox describes one tenant's sandbox. It holds no host path.

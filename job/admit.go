@@ -98,7 +98,7 @@ func (m *Manager) openLocked(tenant string) error {
 		return m.lostErrorLocked()
 	}
 	if t := m.tenants[tenant]; t != nil && t.dropping > 0 {
-		return fault.New(fault.Busy, "the sandbox is being taken down")
+		return fault.New(fault.Busy, "the sandbox is being taken down").WithHint("call open_session in a moment")
 	}
 	return nil
 }
@@ -113,7 +113,8 @@ func (m *Manager) activeLocked(tenant string) error {
 		return e.WithHint("wait for one to end")
 	}
 	if active := len(m.runs) - m.serving; active >= m.limits.ActivePerHost {
-		return fault.New(fault.Limit, "the host runs %d commands, its limit", active).WithHint("try again in a moment")
+		return fault.New(fault.Limit, "the host runs %d commands, its limit", active).
+			WithHint("try again in a moment; if it lasts, ask the operator, who can raise jobs.active_per_host")
 	}
 	return nil
 }

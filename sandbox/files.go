@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -40,11 +41,11 @@ type target struct{ path, dir string }
 func newTarget(name string) (target, error) {
 	switch {
 	case name == "":
-		return target{}, fault.New(fault.Invalid, "the path is empty")
+		return target{}, fault.New(fault.Invalid, "the path is empty").WithHint("name a file")
 	case strings.IndexByte(name, 0) >= 0:
-		return target{}, fault.New(fault.Invalid, "the path holds a NUL byte, which no path can")
+		return target{}, fault.New(fault.Invalid, "the path holds a NUL byte, which no path can").WithHint("leave that byte out")
 	case len(name) > 4095:
-		return target{}, fault.New(fault.Invalid, "the path is %d bytes long; 4095 is the most", len(name))
+		return target{}, fault.New(fault.Invalid, "the path is %d bytes long; 4095 is the most", len(name)).WithHint("give its folder as cwd")
 	}
 	if !strings.HasPrefix(name, "/") {
 		name = "./" + name
@@ -88,7 +89,7 @@ func scriptError(e job.Execution, verb, name string) error {
 		if text == "" {
 			text = "the helper could not be started"
 		}
-		return fault.New(fault.Unavailable, "cannot %s %q: %s", verb, name, text)
+		return fault.New(fault.Unavailable, "cannot %s %q: %s", verb, name, text).WithHint("%s", cmp.Or(NextStep(text), "try again"))
 	default:
 		return fault.New(fault.Unavailable, "cannot %s %q: the helper ended with %s", verb, name, e.Signal).
 			WithHint("the sandbox may be out of memory; end some jobs and try again")
@@ -105,6 +106,10 @@ func scriptError(e job.Execution, verb, name string) error {
 
 // exitError maps the scripts' own exit statuses; for every other one the utility's text is the best there is.
 func exitError(code int, text, verb, name string) error {
+	if (code == exitMissing || code == exitNoFolder) && strings.ContainsAny(name[:1], "~$") {
+		return fault.New(fault.NotFound, "cannot %s %q: no such file or folder", verb, name).
+			WithHint("a path is taken as it is, ~ and variables too; exec shows what they stand for: echo ~ $HOME")
+	}
 	switch code {
 	case exitDirectory:
 		return fault.New(fault.Invalid, "cannot %s %q: it is a folder", verb, name).WithHint("name a file; list the folder with exec: ls -la")
@@ -119,7 +124,8 @@ func exitError(code int, text, verb, name string) error {
 	case exitNoFolder:
 		return fault.New(fault.NotFound, "cannot %s %q: its folder does not exist", verb, name).WithHint("make it first with exec: mkdir -p")
 	case exitNotFolder:
-		return fault.New(fault.Invalid, "cannot %s %q: a part of the path is a file, not a folder", verb, name)
+		return fault.New(fault.Invalid, "cannot %s %q: a part of the path is a file, not a folder", verb, name).
+			WithHint("look which one with exec: ls -ld")
 	case exitShort:
 		return fault.New(fault.Unavailable, "cannot %s %q: the data did not arrive whole; the old file is untouched", verb, name).WithHint("try again")
 	case exitInterrupted:
@@ -132,8 +138,11 @@ func exitError(code int, text, verb, name string) error {
 		return fault.New(fault.Unavailable, "cannot %s %q: the helper exited with %d", verb, name, code)
 	}
 	e := fault.New(fault.Unavailable, "cannot %s %q: %s", verb, name, text)
-	if strings.Contains(text, "No space left") || strings.Contains(text, "quota exceeded") {
+	switch {
+	case strings.Contains(text, "No space left"), strings.Contains(text, "quota exceeded"):
 		return e.WithHint("the sandbox's disk is full; delete something with exec")
+	case strings.Contains(text, "not permitted"):
+		return e.WithHint("a file that only grows, such as a pile, takes more with exec: cat part >> file")
 	}
 	return e
 }

@@ -170,6 +170,8 @@ func TestRefusals(t *testing.T) {
 		{"file/", "", fault.Invalid, fault.Invalid},
 		{"file/x", "", fault.Invalid, fault.Invalid},
 		{"missing/x", "", fault.NotFound, fault.NotFound},
+		{"~/x", "", fault.NotFound, fault.NotFound},
+		{"$HOME/x", "", fault.NotFound, fault.NotFound},
 		{"missing", "", fault.NotFound, ""},
 		{"/dev/null", "", fault.Invalid, ""},
 		{"pipe", "", fault.Invalid, "-"},
@@ -178,6 +180,9 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, test := range tests {
 		_, err := p.Read(t.Context(), "alice", session, test.path, test.cwd)
+		if err != nil && fault.HintOf(err) == "" {
+			t.Errorf("Read(%.20q, %q): no hint with %v", test.path, test.cwd, err)
+		}
 		if got := fault.KindOf(err); got != test.read {
 			t.Errorf("Read(%.20q, %q): %q (%v), want %q", test.path, test.cwd, got, err, test.read)
 		}
@@ -191,6 +196,9 @@ func TestRefusals(t *testing.T) {
 		if test.path == "/dev/null" && w.Atomic {
 			t.Error("a device was replaced by a file")
 		}
+	}
+	if _, err := p.Read(t.Context(), "alice", session, "~/file", ""); !strings.Contains(fault.HintOf(err), "echo ~") {
+		t.Errorf("a path for a shell: %v, hint %q", err, fault.HintOf(err))
 	}
 	noTemporaries(t, home)
 }

@@ -126,7 +126,7 @@ func (p *Provider) spec(tenant, session string, command Command) (job.Spec, erro
 		return job.Spec{}, err
 	}
 	if command.Text == "" {
-		return job.Spec{}, fault.New(fault.Invalid, "the command is empty")
+		return job.Spec{}, fault.New(fault.Invalid, "the command is empty").WithHint("give shell text, such as: ls -la")
 	}
 	if strings.IndexByte(command.Text, 0) >= 0 {
 		return job.Spec{}, fault.New(fault.Invalid, "the command holds a NUL byte").
@@ -164,6 +164,10 @@ func daemonError(err error) error {
 	switch e.Kind {
 	case fault.NotOpen:
 		return unknownSession()
+	case fault.Invalid:
+		if hint := NextStep(e.Message); hint != "" && e.Hint == "" {
+			return fault.New(e.Kind, "%s", e.Message).WithHint("%s", hint)
+		}
 	case fault.Unavailable, fault.Denied, fault.Unsupported:
 		// A cause means that it arose on this side of the socket: a daemon that does not answer.
 		if e.Err == nil && !strings.Contains(e.Message, "/") {
@@ -177,6 +181,14 @@ func daemonError(err error) error {
 	return err
 }
 
+// NextStep is what to do about a command that was not started, as far as its error is one of a tenant's own making; "" if not.
+func NextStep(text string) string {
+	if strings.HasPrefix(text, "cannot enter folder") {
+		return "give a cwd that is a folder, or make it: exec with cwd / and mkdir -p; a cwd given to open_session holds until another open_session gives one"
+	}
+	return ""
+}
+
 func unknownSession() error {
 	return fault.New(fault.NotFound, "unknown session").
 		WithHint("call open_session; it returns the session id to use")
@@ -184,7 +196,7 @@ func unknownSession() error {
 
 func checkCwd(cwd string) error {
 	if strings.IndexByte(cwd, 0) >= 0 {
-		return fault.New(fault.Invalid, "cwd holds a NUL byte, which no path can")
+		return fault.New(fault.Invalid, "cwd holds a NUL byte, which no path can").WithHint("give the path of a folder")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,6 +137,12 @@ func TestDaemonErrors(t *testing.T) {
 	secret := fault.New(fault.Unavailable, "cannot reach reaperd at /var/run/x.sock: connection refused").WithHint("service x start")
 	dial := fault.Wrap(fault.Denied, errors.New("cause"), "cannot dial")
 	plain := fault.New(fault.Unavailable, "the host is shutting down").WithHint("try again")
+	jobs.Fake = func(job.Spec) (job.Execution, error, bool) {
+		return job.Execution{}, fault.New(fault.Invalid, "cannot enter folder \"/none\": no such file or directory"), true
+	}
+	if _, err := p.Exec(t.Context(), "alice", session, sandbox.Command{Text: "true"}, 1, 1); !strings.Contains(fault.HintOf(err), "open_session") || !strings.Contains(err.Error(), "/none") {
+		t.Errorf("a folder that is not there: %v, hint %q", err, fault.HintOf(err))
+	}
 	for _, test := range []struct{ in, want error }{{secret, nil}, {dial, nil}, {plain, plain}} {
 		jobs.Fake = func(job.Spec) (job.Execution, error, bool) { return job.Execution{}, test.in, true }
 		_, err := p.Exec(t.Context(), "alice", session, sandbox.Command{Text: "true"}, 1, 1)

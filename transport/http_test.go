@@ -82,6 +82,14 @@ func TestRefusals(t *testing.T) {
 		{"legacy notification", "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil, 202, ""},
 		{"no method", "POST", `{"jsonrpc":"2.0","id":1}`, nil, 400, "no method"},
 		{"method of a wrong type", "POST", `{"jsonrpc":"2.0","id":1,"method":5}`, nil, 400, "no method"},
+		{"another JSON-RPC", "POST", `{"jsonrpc":"1.0","id":7,"method":"tools/list"}`, nil, 400, `"id":7,"error":{"code":-32600`},
+		{"params that are no object", "POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":5}`, nil, 400, `"id":7,"error":{"code":-32602,"message":"params must be an object"`},
+		{"no params", "POST", `{"jsonrpc":"2.0","id":7,"method":"initialize"}`, nil, 400, "initialize needs params"},
+		{"a name that is no string", "POST", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":5}}`, nil, 400, "params.name must be a string"},
+		{"a version that is no string", "POST", `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":5}}`, nil, 400, "params.protocolVersion must be a string"},
+		{"a client without form", "POST", `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-06-18","clientInfo":[]}}`, nil, 400, "params.clientInfo must be an object"},
+		{"unknown method", "POST", `{"jsonrpc":"2.0","id":"x","method":"nonsense"}`, nil, 400, `{"jsonrpc":"2.0","id":"x","error":{"code":-32601,"message":"method not found"`},
+		{"empty batch", "POST", `[]`, nil, 400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600`},
 		{"a response to nothing", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, nil, 202, ""},
 	}
 	for _, test := range tests {
@@ -98,6 +106,12 @@ func TestRefusals(t *testing.T) {
 			}
 			if strings.HasPrefix(r.body, `{"jsonrpc"`) && !json.Valid([]byte(r.body)) {
 				t.Errorf("body %q", r.body)
+			}
+			if r.status >= 400 && test.method == "POST" && !strings.HasPrefix(r.header.Get("Content-Type"), "application/json") {
+				t.Errorf("an error in %q: %q", r.header.Get("Content-Type"), r.body)
+			}
+			if strings.Contains(r.body, "mcp.") || strings.Contains(r.body, "unmarshal") {
+				t.Errorf("Go's words for a client: %q", r.body)
 			}
 		})
 	}

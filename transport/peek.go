@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"playground/catalogue"
 )
 
 // batchCalls bounds a JSON-RPC batch, which only the version 2025-03-26 has: its calls run at once.
@@ -28,24 +28,6 @@ type message struct {
 	batch  bool
 }
 
-// A brief is a member's value if it is short, and a sign that there is one otherwise: arguments may be megabytes.
-type brief []byte
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (b *brief) UnmarshalJSON(p []byte) error {
-	if len(p) > 4096 {
-		p = []byte("{}")
-	}
-	*b = bytes.Clone(p)
-	return nil
-}
-
-// exact reports whether a JSON number survives a float64, which is what the SDK keeps of an id.
-func exact(number []byte) bool {
-	n, err := strconv.ParseInt(string(number), 10, 64)
-	return err == nil && n >= -1<<53 && n <= 1<<53
-}
-
 // peek looks into a body.
 func peek(body []byte) (message, *refusal) {
 	trimmed := bytes.TrimLeft(body, " \t\r\n")
@@ -61,25 +43,11 @@ func peek(body []byte) (message, *refusal) {
 	}
 	switch trimmed[0] {
 	case '{':
-		var m map[string]brief // not a struct, which would take "Method" for "method"
-		if err := json.Unmarshal(trimmed, &m); err != nil {
-			return message{}, malformed(err)
+		found, bad := catalogue.Inspect(trimmed)
+		if bad != nil {
+			return message{id: bad.ID}, &refusal{http.StatusBadRequest, bad.Code, bad.Text, bad.Hint}
 		}
-		found := message{}
-		if json.Unmarshal(m["method"], &found.method) != nil {
-			found.method = ""
-		}
-		if found.method == "" && m["result"] == nil && m["error"] == nil {
-			return message{}, &refusal{http.StatusBadRequest, codeInvalid, "the message has no method", "send a JSON-RPC request"}
-		}
-		if id := m["id"]; len(id) > 0 && strings.IndexByte(`"-0123456789`, id[0]) >= 0 {
-			if id[0] != '"' && !exact(id) {
-				// The SDK would answer with another number, and the client would wait for ever.
-				return message{}, &refusal{http.StatusBadRequest, codeInvalid, "the id is no string and no whole number up to 2^53", "send another id"}
-			}
-			found.id = json.RawMessage(id)
-		}
-		return found, nil
+		return message{method: found.Method, id: found.ID}, nil
 	case '[':
 		var all []json.RawMessage
 		if err := json.Unmarshal(trimmed, &all); err != nil {

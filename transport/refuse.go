@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // A refusal is an answer to a request that does not reach MCP. Its body is a JSON-RPC error, because that is what clients
@@ -57,6 +60,15 @@ func (f refusal) body(id json.RawMessage) []byte {
 		data = []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error"}}`)
 	}
 	return data
+}
+
+// fromText makes a JSON-RPC error of a refusal that the SDK wrote as a text.
+func fromText(text string, id json.RawMessage) []byte {
+	f := refusal{code: codeInvalid, message: text}
+	if strings.HasPrefix(text, "JSON RPC not handled") {
+		f = refusal{code: jsonrpc.CodeMethodNotFound, message: "method not found", hint: "this server offers tools only"}
+	}
+	return f.body(id)
 }
 
 // The refusals without variable parts. All failures of authentication share one, and so do unknown and foreign sessions.

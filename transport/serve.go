@@ -82,10 +82,11 @@ func (t *Transport) servePost(s *stream, r *http.Request, e *endpoint, who *call
 	}
 	m, refused := peek(body)
 	if refused != nil {
-		refused.write(s, nil)
+		refused.write(s, m.id)
 		return
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	s.answers(m.id)
 	session := r.Header.Get("Mcp-Session-Id")
 	switch {
 	case r.Header.Get("Mcp-Protocol-Version") >= statelessVersion:
@@ -111,6 +112,7 @@ func (t *Transport) serveOther(s *stream, r *http.Request, e *endpoint, who *cal
 		refusal{http.StatusNotAcceptable, codeInvalid, "Accept must name text/event-stream", ""}.write(s, nil)
 		return
 	}
+	s.answers(nil)
 	e.inSession(session, who, s, r, nil)
 }
 

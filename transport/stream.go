@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"strings"
@@ -33,12 +34,22 @@ type stream struct {
 	early  bool        // its headers were sent by a comment
 	closed bool
 	timer  *time.Timer
+	// The SDK refuses what its own checks find in plain text; clients show people a JSON-RPC error.
+	asked *json.RawMessage // the id of the request that the SDK answers; nil = somebody else answers
+	texts bool             // the answer is such a text
 }
 
 func newStream(w http.ResponseWriter, every time.Duration) *stream {
 	s := &stream{w: w, control: http.NewResponseController(w), header: http.Header{}, every: every}
 	s.deadline()
 	return s
+}
+
+// answers says that the SDK answers the request with id, which may be nil.
+func (s *stream) answers(id json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = &id
 }
 
 // Header implements http.ResponseWriter.
@@ -58,6 +69,11 @@ func (s *stream) writeHeaderLocked(status int, header http.Header) {
 	s.status, s.events = status, isEvents(header)
 	s.deadline()
 	maps.Copy(s.w.Header(), header)
+	if s.asked != nil && status >= http.StatusBadRequest && strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
+		s.texts = true
+		s.w.Header().Set("Content-Type", "application/json")
+		s.w.Header().Del("Content-Length")
+	}
 	s.w.WriteHeader(status)
 	if s.events {
 		s.startLocked()
@@ -72,6 +88,10 @@ func (s *stream) Write(p []byte) (int, error) {
 		return 0, http.ErrHandlerTimeout
 	}
 	s.writeHeaderLocked(http.StatusOK, s.header)
+	if s.texts {
+		_, err := s.writeLocked(fromText(strings.TrimSpace(string(p)), *s.asked))
+		return len(p), err
+	}
 	if s.early && !isEvents(s.header) {
 		// A protocol error after the first comment: its status came too late, so it goes on as an event.
 		_, err := s.writeLocked([]byte("event: message\ndata: " + string(p) + "\n\n"))

@@ -52,6 +52,7 @@ reaches no network unless --network says so. The same source and options are bui
 	flags.StringArrayVar(&b.Binaries, "binary", nil, "an executable to take: `NAME`, or NAME=PACKAGE for go, NAME=TARGET for cargo; may be given again (default: the bundle's name)")
 	flags.BoolVar(&b.Network, "network", false, "let the build use the host's network")
 	flags.BoolVar(&b.Vendor, "vendor", false, "fetch the dependencies first, with this host's go or cargo, so that the build needs no network")
+	flags.BoolVar(&b.Force, "force", false, "build it anew, also where it was built already, as with another compiler")
 	flags.DurationVar(&b.Timeout, "timeout", 30*time.Minute, "the most that the build may take")
 	return cmd
 }

@@ -176,6 +176,12 @@ func TestOverMCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer session.Close()
+	if c := session.InitializeResult().Capabilities; c.Tools == nil || c.Logging != nil {
+		t.Errorf("capabilities %+v", c)
+	}
+	if list, err := session.ListTools(t.Context(), nil); err != nil || len(list.Tools) != 2 || list.CacheScope != "private" {
+		t.Errorf("a tenant's own tools: %+v, %v", list, err)
+	}
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "append_note", Arguments: map[string]any{"text": "remember the milk"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,11 @@ type (
 )
 
 func newServer(notes *notebook) *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "faculty-notebook", Version: "1.0.0"}, nil)
+	server := mcp.NewServer(&mcp.Implementation{Name: "faculty-notebook", Version: "1.0.0"}, &mcp.ServerOptions{
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // nil would announce logging, which there is none of
+		// Whoever caches an answer must not show it to another tenant.
+		SetCacheable: func(_ context.Context, _ mcp.Request, cacheable *mcp.Cacheable) { cacheable.CacheScope = "private" },
+	})
 	mcp.AddTool(server, &mcp.Tool{
 		Name: "append_note", Description: "Appends a note to this tenant's pile. It stays: nothing in a pile is changed or removed.",
 	}, func(_ context.Context, _ *mcp.CallToolRequest, in addInput) (*mcp.CallToolResult, addOutput, error) {

@@ -14,26 +14,32 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"playground/fault"
 )
 
 // Build returns the cohort of a source and a recipe: the one that is there, or a new one. The build's output goes to news as
-// well as to the log, whose place a failure's text names. Two calls for one fingerprint, in one process or two, do the work once. A build that
-// fails or is killed leaves its log and no cohort.
+// well as to the log, as text that a terminal only shows; a failure's text names the log. Two calls for one fingerprint, in one process or
+// two, do the work once. A build that fails or is killed leaves its log and no cohort.
 func (s *Store) Build(ctx context.Context, host Host, spec Spec, news io.Writer) (Cohort, error) {
-	if err := spec.validate(); err != nil {
-		return Cohort{}, err
-	}
 	t, err := openTree(spec.Source)
 	if err != nil {
 		return Cohort{}, err
 	}
 	defer t.close()
-	fingerprint, err := t.fingerprint(ctx, &spec, "")
+	if err := spec.validate(); err != nil {
+		return Cohort{}, err
+	}
+	recipe, err := t.fingerprint(ctx, &spec, "")
 	if err != nil {
 		return Cohort{}, err
 	}
-	if c, err := s.reuse(spec.Name, fingerprint); err == nil || !errors.Is(err, fault.NotFound) {
+	fingerprint := recipe
+	if spec.Force {
+		fingerprint = anew(recipe)
+	}
+	if c, err := s.reuse(&spec, recipe); err == nil || !errors.Is(err, fault.NotFound) {
 		return c, err
 	}
 	unlock, err := s.lock(ctx, spec.Name, fingerprint, news)
@@ -42,7 +48,7 @@ func (s *Store) Build(ctx context.Context, host Host, spec Spec, news io.Writer)
 	}
 	defer unlock()
 	// Whoever had the lock may have done the work.
-	if c, err := s.reuse(spec.Name, fingerprint); err == nil || !errors.Is(err, fault.NotFound) {
+	if c, err := s.reuse(&spec, recipe); err == nil || !errors.Is(err, fault.NotFound) {
 		return c, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -51,18 +57,36 @@ func (s *Store) Build(ctx context.Context, host Host, spec Spec, news io.Writer)
 	if err := s.sweep(ctx, host); err != nil {
 		fmt.Fprintf(news, "cannot remove what an earlier build left: %v\n", err)
 	}
-	return s.make(ctx, host, &spec, t, fingerprint, news)
+	return s.make(ctx, host, &spec, t, Cohort{Name: spec.Name, Fingerprint: fingerprint, Recipe: recipe}, news)
 }
 
-func (s *Store) reuse(name, fingerprint string) (Cohort, error) {
-	c, err := s.load(name, fingerprint)
-	c.Reused = true
-	return c, err
+// anew is the name of one more build of a recipe: the builds that there are stay, to go back to.
+func anew(recipe string) string {
+	sum := sha256.Sum256([]byte("again " + recipe + " " + ulid.Make().String()))
+	return hex.EncodeToString(sum[:])
 }
 
-// make does the work, under the fingerprint's lock.
-func (s *Store) make(ctx context.Context, host Host, spec *Spec, t tree, fingerprint string, news io.Writer) (c Cohort, err error) {
-	dir := s.path(spec.Name, fingerprint)
+// reuse returns the newest cohort of a recipe, or fault.NotFound; always that where the recipe is to be built anew.
+func (s *Store) reuse(spec *Spec, recipe string) (Cohort, error) {
+	if spec.Force {
+		return Cohort{}, fault.New(fault.NotFound, "the build is to be made anew")
+	}
+	all, err := s.Cohorts(spec.Name)
+	if err != nil {
+		return Cohort{}, err
+	}
+	for _, c := range all {
+		if c.Damaged == "" && c.Recipe == recipe {
+			c.Reused = true
+			return c, nil
+		}
+	}
+	return s.load(spec.Name, recipe) // one that is damaged is told, and not built over
+}
+
+// make does the work for a cohort, under its fingerprint's lock.
+func (s *Store) make(ctx context.Context, host Host, spec *Spec, t tree, c Cohort, news io.Writer) (_ Cohort, err error) {
+	dir := s.path(spec.Name, c.Fingerprint)
 	if err := os.RemoveAll(dir); err != nil { // what a failed build left
 		return Cohort{}, fault.Wrap(fault.Unavailable, err, "cannot begin the build")
 	}
@@ -74,12 +98,12 @@ func (s *Store) make(ctx context.Context, host Host, spec *Spec, t tree, fingerp
 	if err != nil {
 		return Cohort{}, fault.Wrap(fault.Unavailable, err, "cannot begin the build")
 	}
-	log := io.MultiWriter(&capped{file, maxLogBytes}, news)
-	fmt.Fprintf(file, "bundle %s, fingerprint %s, builder %s, from %s\n", spec.Name, fingerprint, spec.Builder, spec.Source)
+	log := &plain{w: io.MultiWriter(&capped{file, maxLogBytes}, news)}
+	fmt.Fprintf(file, "bundle %s, fingerprint %s, builder %s, from %s\n", spec.Name, c.Fingerprint, spec.Builder, spec.Source)
 	defer func() {
 		if err != nil {
-			fmt.Fprintf(file, "\n%v\n", err)
-			err = fault.Wrap(fault.KindOf(err), err, "cannot build bundle %q", spec.Name).WithHint("%s", hintFor(err, logPath))
+			fmt.Fprintf(&plain{w: file}, "\n%v\n", err)
+			err = fault.Wrap(fault.KindOf(err), err, "cannot build bundle %q", spec.Name).WithHint("%s", hintFor(spec, err, logPath))
 		}
 		_ = errors.Join(file.Sync(), file.Close()) // the log of a build is no part of it
 	}()
@@ -92,7 +116,7 @@ func (s *Store) make(ctx context.Context, host Host, spec *Spec, t tree, fingerp
 			fmt.Fprintf(news, "cannot remove the build's sandbox: %v\n", endErr)
 		}
 	}()
-	if err := b.fill(ctx, spec, t, fingerprint, log); err != nil {
+	if err := b.fill(ctx, spec, t, c.Recipe, log); err != nil {
 		return Cohort{}, err
 	}
 	if err := b.start(ctx, spec.Network); err != nil {
@@ -101,45 +125,28 @@ func (s *Store) make(ctx context.Context, host Host, spec *Spec, t tree, fingerp
 	if err := b.run(ctx, spec, log); err != nil {
 		return Cohort{}, err
 	}
-	return b.stage(ctx, spec, dir, fingerprint)
+	c.Dir = dir
+	return b.stage(ctx, spec, c)
 }
 
 // hintFor is the next step after a failed build.
-func hintFor(err error, logPath string) string {
+func hintFor(spec *Spec, err error, logPath string) string {
+	if errors.Is(err, errBuild) && spec.Builder != BuilderCommand && !spec.Network && !spec.Vendor {
+		return "read " + logPath + "; where dependencies are missing, --vendor fetches them first"
+	}
 	if hint := fault.HintOf(err); hint != "" {
 		return hint + "; for more, read " + logPath
 	}
 	return "read " + logPath
 }
 
-// A capped writer writes no more than left bytes and drops the rest: a build may print for ever.
-type capped struct {
-	w    io.Writer
-	left int
-}
-
-// Write implements io.Writer.
-func (c *capped) Write(p []byte) (int, error) {
-	if c.left == 0 {
-		return len(p), nil
-	}
-	n := min(len(p), c.left)
-	if _, err := c.w.Write(p[:n]); err != nil {
-		return 0, err
-	}
-	if c.left -= n; c.left == 0 {
-		fmt.Fprint(c.w, "\n[the log is full: more is not kept]\n")
-	}
-	return len(p), nil
-}
-
 // fill copies the source into the builder's folder, and its dependencies.
-func (b *builder) fill(ctx context.Context, spec *Spec, t tree, fingerprint string, log io.Writer) error {
+func (b *builder) fill(ctx context.Context, spec *Spec, t tree, recipe string, log io.Writer) error {
 	seen, err := t.fingerprint(ctx, spec, b.source)
 	if err != nil {
 		return err
 	}
-	if seen != fingerprint {
+	if seen != recipe {
 		return fault.New(fault.Busy, "the source %q changed while it was read", spec.Source).WithHint("build again when nobody writes to it")
 	}
 	if spec.Vendor {
@@ -149,11 +156,15 @@ func (b *builder) fill(ctx context.Context, spec *Spec, t tree, fingerprint stri
 }
 
 // stage takes the executables out and completes the cohort: the stamp comes last, when all else is on disk.
-func (b *builder) stage(ctx context.Context, spec *Spec, dir, fingerprint string) (Cohort, error) {
-	c := Cohort{Name: spec.Name, Fingerprint: fingerprint, Built: time.Now().UTC().Truncate(time.Millisecond), Dir: dir}
-	for _, name := range slices.Sorted(maps.Keys(spec.Binaries)) {
-		path := filepath.Join(dir, name)
-		if err := b.take(ctx, name, path); err != nil {
+func (b *builder) stage(ctx context.Context, spec *Spec, c Cohort) (Cohort, error) {
+	names := slices.Sorted(maps.Keys(spec.Binaries))
+	sizes, err := b.sizes(ctx, names)
+	if err != nil {
+		return Cohort{}, err
+	}
+	for _, name := range names {
+		path := filepath.Join(c.Dir, name)
+		if err := b.take(ctx, name, sizes[name], path); err != nil {
 			return Cohort{}, err
 		}
 		one, err := describe(name, path)
@@ -162,17 +173,18 @@ func (b *builder) stage(ctx context.Context, spec *Spec, dir, fingerprint string
 		}
 		c.Binaries = append(c.Binaries, one)
 	}
+	c.Built = time.Now().UTC().Truncate(time.Millisecond)
 	facts, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return Cohort{}, err
 	}
-	if err := writeSynced(filepath.Join(dir, factsFile), append(facts, '\n'), 0o644); err != nil {
+	if err := writeSynced(filepath.Join(c.Dir, factsFile), append(facts, '\n'), 0o644); err != nil {
 		return Cohort{}, err
 	}
-	if err := writeSynced(filepath.Join(dir, stampFile), []byte(fingerprint+"\n"), 0o444); err != nil {
+	if err := writeSynced(filepath.Join(c.Dir, stampFile), []byte(c.Fingerprint+"\n"), 0o444); err != nil {
 		return Cohort{}, err
 	}
-	return c, syncDir(filepath.Dir(dir))
+	return c, syncDir(filepath.Dir(c.Dir))
 }
 
 // describe measures an executable.

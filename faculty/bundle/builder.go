@@ -56,6 +56,17 @@ type builder struct {
 	lock   *os.File
 }
 
+// builderPrefix begins the names of builders; a ULID follows.
+const builderPrefix = "build-"
+
+// IsBuilder reports whether a tenant's name is that of a builder: its sandbox belongs to a build that goes on, or that was killed and is
+// cleared away by the next one.
+func IsBuilder(tenant string) bool {
+	id, ok := strings.CutPrefix(tenant, builderPrefix)
+	_, err := ulid.ParseStrict(id)
+	return ok && err == nil
+}
+
 func (s *Store) builders() string { return filepath.Join(s.dir, ".builders") }
 
 // newBuilder makes the place for a source, empty. The sandbox is made by start, when the source is there.
@@ -64,7 +75,7 @@ func (s *Store) newBuilder(host Host) (*builder, error) {
 		return nil, err
 	}
 	id := strings.ToLower(ulid.Make().String())
-	b := &builder{host: host, tenant: "build-" + id, source: filepath.Join(s.sources, id)}
+	b := &builder{host: host, tenant: builderPrefix + id, source: filepath.Join(s.sources, id)}
 	var err error
 	b.lock, err = flock(filepath.Join(s.builders(), b.tenant))
 	if errors.Is(err, errLocked) { // another build's sweep came between the making and the locking
@@ -123,6 +134,9 @@ func (b *builder) run(ctx context.Context, s *Spec, log io.Writer) error {
 	}
 }
 
+// errBuild is the cause when the build itself ended otherwise than it should.
+var errBuild = errors.New("the build failed")
+
 // verdict turns the end of a build into an error, or nil.
 func verdict(r *job.Result) error {
 	what := string(r.Outcome)
@@ -139,26 +153,40 @@ func verdict(r *job.Result) error {
 	for _, hint := range r.Hints {
 		what += "; " + hint
 	}
-	return fault.New(fault.Invalid, "the build failed: %s", what)
+	return fault.Hide(fault.Invalid, errBuild, "the build failed: %s", what)
+}
+
+// sizes are those of the executables in the sandbox. Nothing is taken out of it before all are known to be there and to fit.
+func (b *builder) sizes(ctx context.Context, names []string) (map[string]int64, error) {
+	const size = `f=/workspace/out/$1; [ -f "$f" ] && [ ! -L "$f" ] && [ -x "$f" ] || exit 3; exec wc -c <"$f"`
+	sizes, total := map[string]int64{}, int64(0)
+	for _, name := range names {
+		done, err := b.exec(ctx, size, nil, 64, name)
+		if err != nil {
+			return nil, err
+		}
+		if *done.ExitCode != 0 {
+			return nil, fault.New(fault.Invalid, "the build made no executable %q", name).WithHint("it must leave that in $OUT, as a plain file; --binary NAME asks for another")
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(done.Stdout.Head)), 10, 64)
+		if err != nil || n <= 0 {
+			return nil, fault.New(fault.Invalid, "the build made an empty executable %q", name)
+		}
+		if n > maxBinaryBytes {
+			return nil, fault.New(fault.TooLarge, "executable %q is larger than %d MiB", name, maxBinaryBytes>>20)
+		}
+		sizes[name] = n
+		total += n
+	}
+	if total > maxCohortBytes {
+		return nil, fault.New(fault.TooLarge, "the %d executables have %d MiB together, over the limit of %d MiB", len(names), total>>20, maxCohortBytes>>20).
+			WithHint("build some of them as a bundle of another name: --name NAME --binary NAME")
+	}
+	return sizes, nil
 }
 
 // take copies one executable out of the sandbox, in pieces, to a file that must not exist.
-func (b *builder) take(ctx context.Context, name, to string) (err error) {
-	const size = `f=/workspace/out/$1; [ -f "$f" ] && [ ! -L "$f" ] && [ -x "$f" ] || exit 3; exec wc -c <"$f"`
-	done, err := b.exec(ctx, size, nil, 64, name)
-	if err != nil {
-		return err
-	}
-	if *done.ExitCode != 0 {
-		return fault.New(fault.Invalid, "the build made no executable %q", name).WithHint("it must leave that in $OUT, as a plain file; --binary NAME asks for another")
-	}
-	total, err := strconv.ParseInt(strings.TrimSpace(string(done.Stdout.Head)), 10, 64)
-	if err != nil || total <= 0 {
-		return fault.New(fault.Invalid, "the build made an empty executable %q", name)
-	}
-	if total > maxBinaryBytes {
-		return fault.New(fault.TooLarge, "executable %q is larger than %d MiB", name, maxBinaryBytes>>20)
-	}
+func (b *builder) take(ctx context.Context, name string, total int64, to string) (err error) {
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -239,8 +267,7 @@ func (s *Store) sweep(ctx context.Context, host Host) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		id, ok := strings.CutPrefix(e.Name(), "build-")
-		if _, bad := ulid.ParseStrict(id); !ok || bad != nil {
+		if !IsBuilder(e.Name()) {
 			continue
 		}
 		lock, err := flock(filepath.Join(s.builders(), e.Name()))
@@ -248,7 +275,7 @@ func (s *Store) sweep(ctx context.Context, host Host) error {
 			continue
 		}
 		if err == nil {
-			left := &builder{host: host, tenant: e.Name(), source: filepath.Join(s.sources, id), lock: lock}
+			left := &builder{host: host, tenant: e.Name(), source: filepath.Join(s.sources, strings.TrimPrefix(e.Name(), builderPrefix)), lock: lock}
 			err = left.end(ctx)
 		}
 		errs = append(errs, err)

@@ -13,6 +13,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,9 +43,11 @@ const (
 type Cohort struct {
 	Name        string    `json:"name"`
 	Fingerprint string    `json:"fingerprint"`
+	Recipe      string    `json:"recipe"` // the fingerprint of its first build; another one where it was built anew
 	Built       time.Time `json:"built"`
 	Binaries    []Binary  `json:"binaries"`
-	Reused      bool      `json:"reused"` // it was there before this call
+	Reused      bool      `json:"reused"`            // it was there before this call
+	Damaged     string    `json:"damaged,omitempty"` // why it cannot be used
 	Dir         string    `json:"-"`
 }
 
@@ -136,13 +139,14 @@ func (s *Store) load(name, fingerprint string) (Cohort, error) {
 	}
 	if err != nil {
 		return Cohort{}, fault.Wrap(fault.Unavailable, err, "build %s of bundle %q is damaged", short(fingerprint), name).
-			WithHint("remove %s and build again", dir)
+			WithHint("playground faculty prune %s removes it; then build again", name)
 	}
-	c.Dir = dir
+	c.Dir, c.Recipe = dir, cmp.Or(c.Recipe, fingerprint)
 	return c, nil
 }
 
-// Cohorts lists what is complete, of one bundle or with "" of all, by name and from the newest to the oldest.
+// Cohorts lists what is complete, of one bundle or with "" of all, by name and from the newest to the oldest. One that is damaged is
+// among them, and no reason not to list the others.
 func (s *Store) Cohorts(name string) ([]Cohort, error) {
 	var all []Cohort
 	err := s.each(name, func(name, fingerprint string) error {
@@ -150,8 +154,11 @@ func (s *Store) Cohorts(name string) ([]Cohort, error) {
 		if errors.Is(err, fault.NotFound) {
 			return nil
 		}
+		if err != nil {
+			c = Cohort{Name: name, Fingerprint: fingerprint, Recipe: fingerprint, Damaged: err.Error(), Dir: s.path(name, fingerprint)}
+		}
 		all = append(all, c)
-		return err
+		return nil
 	})
 	slices.SortStableFunc(all, func(a, b Cohort) int {
 		if a.Name != b.Name {
@@ -212,7 +219,10 @@ func (s *Store) Find(reference string) (Cohort, error) {
 	if err != nil {
 		return Cohort{}, err
 	}
-	all = slices.DeleteFunc(all, func(c Cohort) bool { return !strings.HasPrefix(c.Fingerprint, prefix) })
+	all = slices.DeleteFunc(all, func(c Cohort) bool {
+		// A damaged one is found by those who name it alone.
+		return !strings.HasPrefix(c.Fingerprint, prefix) || prefix == "" && c.Damaged != ""
+	})
 	switch {
 	case len(all) == 0 || named && prefix == "":
 		return Cohort{}, fault.New(fault.NotFound, "there is no complete build %q", reference).
@@ -220,7 +230,7 @@ func (s *Store) Find(reference string) (Cohort, error) {
 	case named && len(all) > 1:
 		return Cohort{}, fault.New(fault.Invalid, "%d builds begin with %q", len(all), prefix).WithHint("write more of the fingerprint")
 	}
-	return all[0], nil
+	return s.load(name, all[0].Fingerprint)
 }
 
 // short is what people see of a fingerprint.

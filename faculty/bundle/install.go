@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -220,6 +219,7 @@ func (h Host) mustRun(ctx context.Context, tenant, script string, stdin []byte, 
 }
 
 // Installations lists what the store knows to be installed in the sandboxes that there are. Where those cannot be listed, in any.
+// With an error it is not the whole list: something could not be read.
 func (s *Store) Installations(ctx context.Context, host Host) ([]Installation, error) {
 	boxes, unknown := host.Sandboxes.List(ctx)
 	root := filepath.Join(s.dir, ".installed")
@@ -228,10 +228,11 @@ func (s *Store) Installations(ctx context.Context, host Host) ([]Installation, e
 		return nil, err
 	}
 	var all []Installation
+	var errs []error
 	for _, tenant := range tenants {
 		entries, err := os.ReadDir(filepath.Join(root, tenant))
 		if err != nil {
-			return nil, fmt.Errorf("cannot list what is installed: %w", err)
+			errs = append(errs, fault.Wrap(fault.Unavailable, err, "cannot list what is installed"))
 		}
 		for _, e := range entries {
 			if !namePattern.MatchString(e.Name()) {
@@ -239,12 +240,13 @@ func (s *Store) Installations(ctx context.Context, host Host) ([]Installation, e
 			}
 			one, err := readInstallation(filepath.Join(root, tenant, e.Name()), tenant, e.Name())
 			if err != nil {
-				return nil, err
+				errs = append(errs, err)
+				continue
 			}
 			if unknown != nil || slices.ContainsFunc(boxes, func(box jail.Sandbox) bool { return box.ID == one.Sandbox }) {
 				all = append(all, one)
 			}
 		}
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }

@@ -29,6 +29,7 @@ const (
 const (
 	maxBinaries     = 64
 	maxBinaryBytes  = 256 << 20
+	maxCohortBytes  = 1 << 30
 	maxCommandBytes = 16 << 10
 	maxLogBytes     = 16 << 20
 	defaultTimeout  = 30 * time.Minute
@@ -46,6 +47,7 @@ type Spec struct {
 	Network  bool          // the build may use the host's network
 	Vendor   bool          // fetch dependencies on the host first, with its own go or cargo, which runs none of them
 	Timeout  time.Duration // of the build itself; 0 = 30 minutes
+	Force    bool          // build also what was built already: a newer compiler is no part of the fingerprint
 }
 
 func (s *Spec) validate() error {
@@ -86,7 +88,7 @@ func (s *Spec) validate() error {
 		s.Timeout = defaultTimeout
 	}
 	if s.Timeout < time.Second {
-		return fault.New(fault.Invalid, "a build cannot end within %v", s.Timeout)
+		return fault.New(fault.Invalid, "a build cannot end within %v", s.Timeout).WithHint("give it at least a second: --timeout %v is the default", defaultTimeout)
 	}
 	return nil
 }

@@ -147,6 +147,7 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 	c, ctx := serve(t, f, all()), context.Background()
 	spec := jail.ProvisionSpec{Tenant: "ann", Persona: "p", Network: jail.NetworkHost}
 	options := jail.OpenOptions{Cwd: "/tmp", Env: map[string]string{"K": "v"}}
+	cleared := jail.OpenOptions{Env: map[string]string{}} // which is not the same as none: it clears what was there
 	none := func(err error) (any, error) { return nil, err }
 	tests := []struct {
 		call func() (any, error)
@@ -159,6 +160,8 @@ func TestEveryCallArrivesAndReturns(t *testing.T) {
 		{func() (any, error) { return c.Get(ctx, "a/../b") }, []any{"get", "a/../b"}, nil},
 		{func() (any, error) { return none(c.Destroy(ctx, "ann")) }, []any{"destroy", "ann"}, nil},
 		{func() (any, error) { return c.Open(ctx, "ann", options) }, []any{"open", "ann", options}, sample},
+		{func() (any, error) { return c.Open(ctx, "ann", cleared) }, []any{"open", "ann", cleared}, sample},
+		{func() (any, error) { return c.Open(ctx, "ann", jail.OpenOptions{}) }, []any{"open", "ann", jail.OpenOptions{}}, sample},
 		{func() (any, error) { return c.Close(ctx, "ann") }, []any{"close", "ann"}, sample},
 		{func() (any, error) { return c.Attachment(ctx, "ann") }, []any{"attachment", "ann"}, f.attachment},
 		{func() (any, error) { return c.CreateTemplate(ctx, "base", "/b.txz") }, []any{"create template", "base", "/b.txz"}, base},
