@@ -66,6 +66,9 @@ func (g *Gateway) abandon(s *spare) {
 
 // quiet reports whether a connection is open and its peer has said nothing yet.
 func quiet(conn Conn) bool {
+	if c, ok := conn.(interface{ Quiet() bool }); ok { // it knows by itself
+		return c.Quiet()
+	}
 	c, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
@@ -84,38 +87,46 @@ func quiet(conn Conn) bool {
 }
 
 // prepare makes a spare connection, if the tenant's requests come quickly and one after another. Where several run at once the
-// processor is what is short, and not the time between them.
+// processor is what is short, and not the time between them. The goroutine of the request that was just answered makes it: it has
+// nothing better to do, and another would have to be woken.
 func (g *Gateway) prepare(t *tenant, began time.Time) {
+	s, ctx := g.wanted(t, began)
+	if s == nil {
+		return
+	}
+	defer g.work.Done()
+	defer close(s.made)
+	limited, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	conn, err := g.options.Dial(limited, t.worker.Tenant, t.worker.Address)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err != nil: // the next request tries for itself and says so
+	case ctx.Err() != nil:
+		_ = conn.Close() // nothing was sent on it
+	default:
+		s.conn = conn
+		s.discard = time.AfterFunc(spareAge, func() { g.discard(t, s) })
+		return
+	}
+	if t.spare == s {
+		t.spare = nil
+	}
+}
+
+// wanted returns a spare that is to be made until the context ends, or nil. It counts as work.
+func (g *Gateway) wanted(t *tenant, began time.Time) (*spare, context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	busy := began.Sub(t.last) < spareAge
 	t.last = time.Now()
 	if g.closed || !busy || t.requests > 0 || t.spare != nil {
-		return
+		return nil, nil
 	}
-	s := &spare{made: make(chan struct{})}
-	t.spare = s
-	ctx := t.ctx
-	g.work.Go(func() {
-		defer close(s.made)
-		limited, cancel := context.WithTimeout(ctx, dialTime)
-		defer cancel()
-		conn, err := g.options.Dial(limited, t.worker.Tenant, t.worker.Address)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		switch {
-		case err != nil: // the next request tries for itself and says so
-		case ctx.Err() != nil:
-			_ = conn.Close() // nothing was sent on it
-		default:
-			s.conn = conn
-			s.discard = time.AfterFunc(spareAge, func() { g.discard(t, s) })
-			return
-		}
-		if t.spare == s {
-			t.spare = nil
-		}
-	})
+	t.spare = &spare{made: make(chan struct{})}
+	g.work.Add(1)
+	return t.spare, t.ctx
 }
 
 // discard closes a spare connection that nobody needed.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,46 +27,63 @@ var ErrAddress = errors.New("not a loopback address with a port")
 // Dial connects until the deadline. The file is the socket: non-blocking, close-on-exec, with deadlines. Errors are ErrAddress
 // and those of socket(2) and connect(2); os.ErrDeadlineExceeded when nobody took the connection.
 func Dial(to netip.AddrPort, deadline time.Time) (*os.File, error) {
-	if !Valid(to) {
-		return nil, ErrAddress
-	}
-	family, name := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
-	if to.Addr().Is4() {
-		family, name = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
-	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fd, pending, err := connect(to)
 	if err != nil {
-		return nil, os.NewSyscallError("socket", err)
-	}
-	err = unix.Connect(fd, name)
-	pending := errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR)
-	if pending {
-		_, peerErr := unix.Getpeername(fd)
-		pending = peerErr != nil // it is mostly made by now
-		err = nil
+		return nil, err
 	}
 	// Only now, because the runtime takes a socket that does not connect yet for one that is ready.
 	file := os.NewFile(uintptr(fd), "connection")
 	if pending {
 		err = wait(file, deadline)
 	}
-	if err == nil && local(fd) == to {
-		// Nobody listens: the kernel gave the socket the very port that it was to connect to, and TCP lets it meet itself.
-		err = unix.ECONNREFUSED
-	}
-	if err != nil {
+	if err = met(fd, to, err); err != nil {
 		_ = file.Close() // never used
-		return nil, os.NewSyscallError("connect", err)
+		return nil, err
 	}
 	return file, nil
 }
 
-// local returns the socket's own address, the zero value if it is not known.
+// connect begins a connection; pending means that the kernel goes on with it.
+func connect(to netip.AddrPort) (fd int, pending bool, err error) {
+	if !Valid(to) {
+		return -1, false, ErrAddress
+	}
+	family, name := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
+	if to.Addr().Is4() {
+		family, name = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+	}
+	fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, false, os.NewSyscallError("socket", err)
+	}
+	err = unix.Connect(fd, name)
+	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
+		_, peerErr := syscall.Getpeername(fd)
+		return fd, peerErr != nil, nil // it is mostly made by now
+	}
+	if err != nil {
+		_ = unix.Close(fd) // never used
+		return -1, false, os.NewSyscallError("connect", err)
+	}
+	return fd, false, nil
+}
+
+// met returns why a connection was not made, or was made with itself: where nobody listens, the kernel may give the socket the
+// very port that it was to connect to, and TCP lets it meet itself.
+func met(fd int, to netip.AddrPort, err error) error {
+	if err == nil && local(fd) == to {
+		err = unix.ECONNREFUSED
+	}
+	return os.NewSyscallError("connect", err)
+}
+
+// local returns the socket's own address, the zero value if it is not known. Package syscall's call asks for less than that of
+// x/sys.
 func local(fd int) netip.AddrPort {
-	switch name, _ := unix.Getsockname(fd); name := name.(type) {
-	case *unix.SockaddrInet4:
+	switch name, _ := syscall.Getsockname(fd); name := name.(type) {
+	case *syscall.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(name.Addr), uint16(name.Port))
-	case *unix.SockaddrInet6:
+	case *syscall.SockaddrInet6:
 		return netip.AddrPortFrom(netip.AddrFrom16(name.Addr), uint16(name.Port))
 	}
 	return netip.AddrPort{}

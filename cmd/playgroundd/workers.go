@@ -126,6 +126,8 @@ type roads struct {
 		Dial(ctx context.Context, tenant, address string) (*os.File, error)
 	}
 
+	local localtcp.Dialer
+
 	mu    sync.Mutex // guards known
 	known map[string]network
 }
@@ -172,16 +174,16 @@ func (r *roads) dial(ctx context.Context, tenant string, to netip.AddrPort) (gat
 	}
 	switch of {
 	case jail.NetworkHost, jail.NetworkInherit, jail.NetworkAddress:
-		return opened(localtcp.Dial(to, time.Now().Add(dialTime)))
+		return opened(r.local.Dial(to, time.Now().Add(dialTime)))
 	}
 	// jaild says which networks cannot be reached at all.
 	return opened(r.jails.Dial(ctx, tenant, to.String()))
 }
 
-// opened keeps a nil *os.File from becoming a Conn that is not nil.
-func opened(file *os.File, err error) (gateway.Conn, error) {
+// opened keeps a nil pointer from becoming a Conn that is not nil.
+func opened[C gateway.Conn](conn C, err error) (gateway.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return file, nil
+	return conn, nil
 }
