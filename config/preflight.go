@@ -7,6 +7,6 @@ func (c Config) HostChecks() preflight.Options {
 	return preflight.Options{
 		StateDir: c.Host.StateDir, RunDir: c.Host.RunDir, Isolation: string(c.Sandbox.Isolation),
 		DaemonUser: c.Host.DaemonUser, SecurelevelMin: c.Host.SecurelevelMin,
-		Storage: string(c.Sandbox.Storage), Quota: c.Sandbox.Quota, DevfsRuleset: c.Sandbox.DevfsRuleset,
+		Storage: string(c.Sandbox.Storage), Dataset: c.Sandbox.Dataset, Quota: c.Sandbox.Quota, DevfsRuleset: c.Sandbox.DevfsRuleset,
 	}
 }

@@ -209,7 +209,7 @@ func (t *Templates) createDataset(ctx context.Context, name, mountpoint string) 
 		// -p: it may be there. Not mounted: below a parent that is mounted on the state folder it would cover what is there.
 		{"create", "-p", "-o", "canmount=off", t.zfs.parent + "/sandboxes"},
 		{"create", "-p", "-o", "canmount=off", t.zfs.parent + "/templates"},
-		{"create", "-o", "mountpoint=" + mountpoint, "-o", propTemplate + "=" + name, t.zfs.template(name)},
+		{"create", "-o", "mountpoint=" + mountpoint, "-o", "readonly=off", "-o", propTemplate + "=" + name, t.zfs.template(name)},
 	} {
 		if _, err := t.run(ctx, zfsProgram, args...); err != nil {
 			return err

@@ -158,7 +158,7 @@ func TestTemplateOnZFS(t *testing.T) {
 	want := []string{
 		"/sbin/zfs create -p -o canmount=off z/pg/sandboxes",
 		"/sbin/zfs create -p -o canmount=off z/pg/templates",
-		"/sbin/zfs create -o mountpoint=" + root + " -o playground:template=base z/pg/templates/base",
+		"/sbin/zfs create -o mountpoint=" + root + " -o readonly=off -o playground:template=base z/pg/templates/base",
 		"/sbin/zfs snapshot z/pg/templates/base@base",
 		"/sbin/zfs unmount z/pg/templates/base",
 		"/sbin/zfs set canmount=off z/pg/templates/base",

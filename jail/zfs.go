@@ -138,9 +138,13 @@ func (z zfs) get(ctx context.Context, name string) ([]dataset, error) {
 	return list, nil
 }
 
-// clone makes a tenant's dataset from a template's snapshot. It is not mounted, at boot neither.
+// clone makes a tenant's dataset from a template's snapshot. It is not mounted, at boot neither. What it would inherit from the
+// operator's dataset must not make it read-only, or keep its programs from running.
 func (z zfs) clone(ctx context.Context, template, id, tenant, mountpoint string, quota int64) error {
-	args := []string{"clone", "-o", "canmount=noauto", "-o", "mountpoint=" + mountpoint, "-o", "setuid=off", "-o", "readonly=off", "-o", propTenant + "=" + tenant}
+	args := []string{
+		"clone", "-o", "canmount=noauto", "-o", "mountpoint=" + mountpoint, "-o", "setuid=off", "-o", "exec=on", "-o", "readonly=off",
+		"-o", propTenant + "=" + tenant,
+	}
 	if quota > 0 {
 		args = append(args, "-o", "refquota="+strconv.FormatInt(quota, 10))
 	}

@@ -123,7 +123,7 @@ func TestClone(t *testing.T) {
 	if err := (zfs{f.run, "z/pg"}).clone(t.Context(), "base", testID, "alice", testMount, 5<<30); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/sbin/zfs clone -o canmount=noauto -o mountpoint=" + testMount + " -o setuid=off -o readonly=off -o playground:tenant=alice " +
+	want := []string{"/sbin/zfs clone -o canmount=noauto -o mountpoint=" + testMount + " -o setuid=off -o exec=on -o readonly=off -o playground:tenant=alice " +
 		"-o refquota=5368709120 z/pg/templates/base@base z/pg/sandboxes/" + testID}
 	if diff := cmp.Diff(want, f.calls); diff != "" {
 		t.Errorf("command (-want +got):\n%s", diff)

@@ -28,7 +28,8 @@ type freebsdFacts struct {
 	available  uint64    // free and inactive pages
 	storage    storage
 	appendOnly error // of a probe in the state folder
-	superOwner bool  // vfs.zfs.super_owner: lets a file's owner do what only root may
+	zfs        zfsStorage
+	superOwner bool // vfs.zfs.super_owner: lets a file's owner do what only root may
 }
 
 // devfs is what is known of the device rules.
@@ -47,6 +48,9 @@ func judgeFreeBSD(f freebsdFacts, o Options) []Check {
 	checks = append(checks, judgeSecurelevel(f, o), judgeClock(f.now, f.newest, freebsdClock))
 	// Jails see their template and not the host, so no folder is in danger of being seen.
 	checks = append(checks, judgeStorage(o.StateDir, f.storage, nil)...)
+	if o.onZFS() {
+		checks = append(checks, judgeZFS(f, o))
+	}
 	if o.Isolation != isolationNone {
 		checks = append(checks, judgeQuota(f, o))
 	}
@@ -62,6 +66,9 @@ func judgeFreeBSDSandboxes(f freebsdFacts, o Options) []Check {
 	checks = append(checks, judgeRoot(f.root), judgeJails(f), judgeModules(f))
 	if o.DevfsRuleset != 0 && o.DevfsRuleset != ownRuleset {
 		checks = append(checks, judgeDevfs(f, o))
+	}
+	if o.onZFS() {
+		checks = append(checks, judgeZFS(f, o))
 	}
 	return checks
 }

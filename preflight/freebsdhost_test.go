@@ -14,6 +14,7 @@ func goodFreeBSD() freebsdFacts {
 		root: true, release: "14.3-RELEASE-p4", racct: []byte{1}, secure: 1, installed: 8 << 30, available: 2 << 30,
 		modules: map[string]error{}, devfs: devfs{exists: true, hides: true}, now: earliest().AddDate(0, 6, 0),
 		appendOnly: errNotProbed,
+		zfs:        zfsStorage{properties: goodDataset()},
 		storage:    storage{resolved: "/var/db/playground", exists: true, mode: 0o750, freeBytes: 100 << 30, fstype: "zfs"},
 	}
 }
@@ -22,7 +23,7 @@ func goodFreeBSD() freebsdFacts {
 func jailOptions() Options {
 	o := goodOptions()
 	o.Isolation, o.DaemonUser, o.SecurelevelMin, o.Storage = "jail", "playground", 1, "zfs"
-	o.Quota = 20 << 30
+	o.Dataset, o.Quota = "zroot/playground", 20<<30
 	return o
 }
 
@@ -156,7 +157,7 @@ func TestJudgeFreeBSDSandboxes(t *testing.T) {
 	f, o := goodFreeBSD(), jailOptions()
 	f.racct, f.secure, f.user, f.storage = nil, -1, syscall.ENOENT, storage{err: syscall.EIO} // none of it is a jail's
 	f.devfs = devfs{exists: true}                                                             // the daemon's own rules, which it mends
-	if r := (Report{judgeFreeBSDSandboxes(f, o)}); r.Worst() != Pass || len(r.Checks) != 5 {
+	if r := (Report{judgeFreeBSDSandboxes(f, o)}); r.Worst() != Pass || len(r.Checks) != 6 {
 		t.Errorf("report = %+v", r)
 	}
 	f.jailed, f.devfs, o.DevfsRuleset = true, devfs{}, 17

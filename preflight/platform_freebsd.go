@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func platform(_ context.Context, o Options) []Check { return judgeFreeBSD(gather(o), o) }
+func platform(ctx context.Context, o Options) []Check { return judgeFreeBSD(gather(ctx, o), o) }
 
-func platformSandboxes(_ context.Context, o Options) []Check {
-	return judgeFreeBSDSandboxes(gatherSandboxes(o), o)
+func platformSandboxes(ctx context.Context, o Options) []Check {
+	return judgeFreeBSDSandboxes(gatherSandboxes(ctx, o), o)
 }
 
 // gather finds the facts out.
-func gather(o Options) freebsdFacts {
-	f := gatherSandboxes(o)
+func gather(ctx context.Context, o Options) freebsdFacts {
+	f := gatherSandboxes(ctx, o)
 	f.storage, f.now, f.newest = statStorage(o.StateDir), time.Now(), newestIn(o.StateDir)
 	// A 1-byte boolean, which the typed calls refuse.
 	f.racct, f.racctErr = unix.SysctlRaw("kern.racct.enable")
@@ -43,7 +43,7 @@ func gather(o Options) freebsdFacts {
 }
 
 // gatherSandboxes finds out what judgeFreeBSDSandboxes asks for.
-func gatherSandboxes(o Options) freebsdFacts {
+func gatherSandboxes(ctx context.Context, o Options) freebsdFacts {
 	f := freebsdFacts{root: os.Geteuid() == 0, modules: make(map[string]error), devfs: readDevfs(o.DevfsRuleset)}
 	f.release, f.releaseErr = unix.Sysctl("kern.osrelease")
 	var jailed uint32
@@ -54,6 +54,12 @@ func gatherSandboxes(o Options) freebsdFacts {
 	f.secure = int(int32(level)) // -1 is a level
 	for _, module := range modules() {
 		f.modules[module] = findModule(module)
+	}
+	if o.onZFS() {
+		f.zfs.module = findModule("zfs")
+		if f.zfs.module == nil {
+			f.zfs.properties, f.zfs.err = askZFS(ctx, zfsProgram, o.Dataset, zfsPatience)
+		}
 	}
 	return f
 }

@@ -56,6 +56,7 @@ type Options struct {
 	DaemonUser     string // whom playgroundd runs as
 	SecurelevelMin int    // below it, the check fails
 	Storage        string // "dir" or "zfs"; empty is "dir"
+	Dataset        string // storage zfs: below which ours are made
 	Quota          int64  // storage zfs: bytes that a sandbox may hold; 0 = no bound
 	DevfsRuleset   int    // of the jails' /dev; 0 is the one that playground-jaild makes
 }
@@ -63,7 +64,8 @@ type Options struct {
 // isolationNone is jail.IsolationNone; this package stands below jail.
 const isolationNone = "none"
 
-// Run makes this platform's checks. It takes well below a second, starts a few children and leaves nothing behind.
+// Run makes this platform's checks. It takes well below a second, starts a few children and leaves nothing behind; a pool that
+// does not answer holds it up for twelve seconds.
 // Where the daemon makes itself undumpable, run it before: the attribute makes the probe of user namespaces fail.
 func Run(ctx context.Context, o Options) Report {
 	return Report{Checks: platform(ctx, o)}
