@@ -145,7 +145,7 @@ func (e *Env) UserDestroy(ctx context.Context, tenant string, force bool) error 
 		if e.JSON {
 			return e.printJSON(map[string]string{"destroyed": tenant})
 		}
-		_, err := fmt.Fprintf(e.Stdout, "tenant %s is destroyed: sandbox, files and tokens\n", tenant)
+		_, err := fmt.Fprintf(e.Stdout, "tenant %s is destroyed: sandbox, files and tokens; its pile and key stay, in piles/ of the state folder\n", tenant)
 		return err
 	})
 }

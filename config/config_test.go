@@ -178,7 +178,7 @@ addresses = "fd00:706c:6179::/64"
 	want.Sandbox.Quota, want.Sandbox.DevfsRuleset, want.Sandbox.TmpBytes = 20<<30, 17, 1<<30
 	want.Sandbox.Addresses = netip.MustParsePrefix("fd00:706c:6179::/64")
 	equal(t, want, got)
-	if o := got.HostChecks(); o.Storage != "zfs" || o.DevfsRuleset != 17 {
+	if o := got.HostChecks(); o.Storage != "zfs" || o.Dataset != "zroot/playground" || o.Quota != 20<<30 || o.DevfsRuleset != 17 {
 		t.Errorf("HostChecks = %+v", o)
 	}
 }

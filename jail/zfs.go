@@ -19,11 +19,43 @@ type runner func(ctx context.Context, path string, args ...string) ([]byte, erro
 // runTimeout bounds a host program that a request waits for; zfs(8) can wait for a busy pool.
 const runTimeout = 2 * time.Minute
 
+// killTime is what a killed program may take to be gone.
+const killTime = 5 * time.Second
+
 // runProgram is the runner of requests.
 func runProgram(ctx context.Context, path string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	return runLong(ctx, path, args...)
+	out, err := within(ctx, runTimeout, killTime, func(ctx context.Context) ([]byte, error) { return runLong(ctx, path, args...) })
+	if errors.Is(err, errStuck) {
+		err = fmt.Errorf("cannot run %s %s: %w", path, strings.Join(args, " "), err)
+	}
+	return out, err
+}
+
+// errStuck is a program that hangs in the kernel.
+var errStuck = errors.New("it has no end and cannot be killed; is its pool suspended? (zpool status)")
+
+// within ends f's context after a time, and no longer waits for f when that does not help: on a suspended pool zfs(8) hangs where no
+// signal reaches it, and would keep its request, and the tenant's lock with it. It is left there.
+func within(ctx context.Context, limit, grace time.Duration, f func(context.Context) ([]byte, error)) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	type result struct {
+		out []byte
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		defer cancel()
+		out, err := f(ctx)
+		ended <- result{out, err}
+	}()
+	hung := time.NewTimer(limit + grace)
+	defer hung.Stop()
+	select {
+	case r := <-ended:
+		return r.out, r.err
+	case <-hung.C:
+		return nil, errStuck
+	}
 }
 
 // runLong is the runner of what the operator waits for, such as unpacking a system.

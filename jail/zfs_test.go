@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -224,4 +225,24 @@ func FuzzZfsGet(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A program that no signal ends keeps nobody waiting.
+func TestStuckProgram(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	_, err := within(t.Context(), time.Millisecond, time.Millisecond, func(context.Context) ([]byte, error) {
+		<-release
+		return nil, nil
+	})
+	if !errors.Is(err, errStuck) {
+		t.Error(err)
+	}
+	out, err := within(t.Context(), time.Millisecond, time.Hour, func(ctx context.Context) ([]byte, error) {
+		<-ctx.Done()
+		return []byte("said"), ctx.Err()
+	})
+	if string(out) != "said" || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%q, %v", out, err)
+	}
 }
