@@ -61,9 +61,9 @@ type trial struct {
 }
 
 // newTrial starts a run under a number of rules that deny nothing.
-func newTrial(ctx context.Context, path string, rules int) (b *trial, err error) {
+func newTrial(ctx context.Context, path string, rules int) (_ *trial, err error) {
 	evaluator := policy.New(64)
-	b = &trial{}
+	b := &trial{}
 	defer func() {
 		if err != nil {
 			b.close()

@@ -54,8 +54,13 @@ func between[T cmp.Ordered](c *checker, key string, value, low, high T) {
 
 // unlimited is like between, but lets 0 through, which means no limit.
 func unlimited[T ~int64](c *checker, key string, value, low, high T) {
+	orZero(c, key, value, low, high, "no limit")
+}
+
+// orZero is like between, but lets 0 through, which means something of its own.
+func orZero[T ~int64](c *checker, key string, value, low, high T, meaning string) {
 	if value != 0 && (value < low || value > high) {
-		c.refuse(key, value, "it must be 0 (no limit) or between %v and %v", low, high)
+		c.refuse(key, value, "it must be 0 (%s) or between %v and %v", meaning, low, high)
 	}
 }
 

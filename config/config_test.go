@@ -316,7 +316,7 @@ func TestParseRefuses(t *testing.T) {
 		{"price that is no number", "linux", "[work]\nprices = { m = { input = nan, output = 1 } }\n", []string{"work.prices.m"}},
 		{"price below zero", "linux", "[work]\nprices = { m = { input = -1, output = 1 } }\n", []string{"work.prices.m"}},
 		{"unknown key of a price", "linux", "[work.prices.m]\nin = 1\n", []string{"line 2: unknown key", "work.prices.m.in"}},
-		{"capacity too large", "linux", "[work]\ncapacity = 65\n", []string{"work.capacity", "0 (no limit) or between 1 and 64"}},
+		{"capacity too large", "linux", "[work]\ncapacity = 65\n", []string{"work.capacity", "0 (as memory allows) or between 1 and 64"}},
 		{"stop_grace too long", "linux", "[work]\nstop_grace = \"1h\"\n", []string{"work.stop_grace"}},
 		{"data_dir around our state", "linux", "[work]\ndata_dir = \"/var/db\"\n", []string{"work.data_dir", "/var/db/playground"}},
 		{"data_dir among the sockets", "linux", "[work]\ndata_dir = \"/var/run/playground/x\"\n", []string{"work.data_dir"}},

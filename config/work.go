@@ -95,7 +95,7 @@ func (v rawWork) check(c *checker, host rawHost) {
 			}
 		}
 	}
-	unlimited(c, "work.capacity", v.Capacity, 1, MaxWorkers)
+	orZero(c, "work.capacity", v.Capacity, 1, MaxWorkers, "as memory allows")
 	span(c, "work.stop_grace", v.StopGrace, "100ms", "10m")
 	if v.DataDir != "" {
 		absolute(c, "work.data_dir", v.DataDir)

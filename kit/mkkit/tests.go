@@ -79,8 +79,10 @@ func (k kit) tests() error {
 	}
 	sort.Strings(lines)
 	// Some tests compare with what users are given.
-	if err := copyTree("etc", filepath.Join(k.dir, "tests", "etc")); err != nil {
-		return err
+	for _, folder := range []string{"etc", "man"} {
+		if err := copyTree(folder, filepath.Join(k.dir, "tests", folder)); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(filepath.Join(k.dir, "tests.list"), []byte(strings.Join(lines, "")), 0o644)
 }
