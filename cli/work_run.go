@@ -51,6 +51,9 @@ func (s RunSpec) request() (workloop.StartRequest, error) {
 	principal, err := didOf(s.Member)
 	r := workloop.StartRequest{Principal: principal, Actor: s.Actor, Goal: s.Goal, MaxTurns: s.MaxTurns, BudgetUSD: s.BudgetUSD, TokenBudget: s.Tokens,
 		Tools: s.Tools, Forbidden: s.Forbidden, Reads: s.Reads, Workspace: s.Workspace, Model: s.Model}
+	if least := min(s.WallClock, s.Timeout); least < 0 && err == nil {
+		err = fault.New(fault.Invalid, "%s is no time that a run may take", least).WithHint("leave it out, or write it like 90s or 10m")
+	}
 	if s.WallClock > 0 {
 		seconds := int64((s.WallClock + time.Second - 1) / time.Second)
 		r.WallClockSecs = &seconds
@@ -91,6 +94,9 @@ func (e *Env) Run(ctx context.Context, s RunSpec) error {
 // RunsTail follows a run from its beginning, or from a clock on.
 func (e *Env) RunsTail(ctx context.Context, thread string, sinceClock int64) error {
 	return e.works(func(client *workapi.Client) error {
+		if _, err := client.Run(ctx, thread); err != nil {
+			return err
+		}
 		if !e.JSON {
 			fmt.Fprintf(e.Stdout, "%s %s\n", e.Screen.paint(bold, "run"), safe(thread))
 		}

@@ -81,6 +81,9 @@ func describeRun(r workloop.Row) [][2]string {
 		}
 		all = append(all, [2]string{name, line})
 	}
+	if r.Hint != "" {
+		all = append(all, [2]string{"hint", safe(flat(r.Hint))})
+	}
 	return all
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"playground/fault"
 	"playground/record"
 	"playground/workapi"
 	"playground/workloop"
@@ -107,7 +109,8 @@ func sample() []workapi.StreamEvent {
 		event("outcome", "17", `{"outcome":"awaiting_actor","state":"waiting_on_you"}`),
 		event("decision", "18", `{"decision":"blue"}`),
 		event("record", "19", `[]`),
-		event("outcome", "20", `{"outcome":"max_turns","state":"stopped_short","summary":"ended","tool_calls_ok":1,"tool_calls_failed":2,"spent_usd":0.25,"elapsed_ms":1234,"turns":5}`),
+		event("stop", "19", `{"reason":"stopped by did:sync:user:operator"}`),
+		event("outcome", "20", `{"outcome":"max_turns","state":"stopped_short","summary":"ended","tool_calls_ok":1,"tool_calls_failed":2,"spent_usd":0.25,"elapsed_ms":1234,"turns":5,"hint":"ask for\nmore"}`),
 	}
 }
 
@@ -132,8 +135,10 @@ ASK: Which?
   1. blue
   2. red
   > answer: blue
+  > stopped by did:sync:user:operator; it ends at its next step
 outcome: stopped_short (max turns)
   | ended
+  hint: ask for more
   5 turns, tool calls 1 ok and 2 failed, $0.2500, 1.234s
 `
 	if diff := cmp.Diff(want, play(Screen{}, sample())); diff != "" {
@@ -210,6 +215,19 @@ func TestAnswerTo(t *testing.T) {
 		if diff := cmp.Diff(want, answerTo(ask, text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
+	}
+}
+
+// A time that cannot be meant must not count as none: the run would have no ceiling.
+func TestRunTimes(t *testing.T) {
+	for _, s := range []RunSpec{{WallClock: -time.Second}, {Timeout: -time.Second}} {
+		if _, err := s.request(); !errors.Is(err, fault.Invalid) || fault.HintOf(err) == "" {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	r, err := RunSpec{Goal: "x", WallClock: 1500 * time.Millisecond}.request()
+	if err != nil || r.WallClockSecs == nil || *r.WallClockSecs != 2 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

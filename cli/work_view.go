@@ -186,6 +186,9 @@ func (v *runView) event(ev workapi.StreamEvent) {
 		b := body[struct{ Decision string }](r)
 		v.line(cyan, "  >", "answer: "+flat(b.Decision))
 		v.doing = "going on"
+	case "stop":
+		v.line(cyan, "  >", flat(body[struct{ Reason string }](r).Reason)+"; it ends at its next step")
+		v.doing = "stopping"
 	case "error":
 		v.trouble(r)
 	case "outcome":
@@ -285,12 +288,12 @@ func (v *runView) trouble(r record.Record) {
 
 func (v *runView) outcome(r record.Record) {
 	b := body[struct {
-		Outcome, State, Summary, Reason, Budget string
-		OK                                      int     `json:"tool_calls_ok"`
-		Failed                                  int     `json:"tool_calls_failed"`
-		SpentUSD                                float64 `json:"spent_usd"`
-		ElapsedMS                               int64   `json:"elapsed_ms"`
-		Turns                                   int
+		Outcome, State, Summary, Reason, Hint string
+		OK                                    int     `json:"tool_calls_ok"`
+		Failed                                int     `json:"tool_calls_failed"`
+		SpentUSD                              float64 `json:"spent_usd"`
+		ElapsedMS                             int64   `json:"elapsed_ms"`
+		Turns                                 int
 	}](r)
 	if b.Outcome == loop.AwaitingActor {
 		return // the question has said it
@@ -306,6 +309,9 @@ func (v *runView) outcome(r record.Record) {
 	v.block("", b.Summary, 40)
 	if !strings.Contains(b.Summary, b.Reason) {
 		v.block(yellow, b.Reason, 5)
+	}
+	if b.Hint != "" {
+		v.whole(yellow, "  hint:", flat(b.Hint))
 	}
 	fmt.Fprintf(v.out, "  %s\n", v.screen.paint(dim, fmt.Sprintf("%d turns, tool calls %d ok and %d failed, %s, %s", b.Turns, b.OK, b.Failed, usd(b.SpentUSD),
 		time.Duration(b.ElapsedMS)*time.Millisecond)))

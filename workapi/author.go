@@ -2,12 +2,15 @@ package workapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"playground/record"
 	"playground/tenancy"
 	"playground/workloop"
+	"playground/workloop/loop"
 )
 
 // userDID begins the DIDs of tenants: tenant NAME is did:sync:user:NAME.
@@ -89,16 +92,43 @@ func (a *API) mayWrite(who caller, r record.Record) error {
 	return nil
 }
 
+// mayWriteOn refuses a member's record on the thread of somebody else's run: a record can seem to end a thread.
+func (a *API) mayWriteOn(ctx context.Context, who caller, thread string) error {
+	if who.operator {
+		return nil
+	}
+	row, err := a.options.Engine.Run(ctx, thread)
+	switch {
+	case errors.Is(err, &loop.Refusal{Code: codeNotFound}):
+		return nil
+	case err == nil && row.Principal != who.did:
+		return refuse(http.StatusForbidden, codeScope, "the thread is of a run that is not for %q", who.did)
+	}
+	return err
+}
+
+// configKind is the kind of a record that sets a topic of the configuration.
+const configKind = "core.engine.config.v1"
+
+// topics are those that this instance reads, and those of which it refuses some values.
+func topics() []string {
+	return append(workloop.Topics(), "permissions_enabled", "run_code", "auth_required")
+}
+
 // unkeepable refuses configuration that this instance could not keep: a switch that does nothing would be a false promise.
 func unkeepable(r record.Record) error {
 	var body struct {
+		Kind    string `json:"kind"`
 		Topic   string `json:"topic"`
 		Enabled *bool  `json:"enabled"`
 	}
 	if r.Decode(&body) != nil {
 		return nil // the log says what is wrong with it
 	}
-	switch {
+	switch topics := topics(); {
+	case body.Kind == configKind && !slices.Contains(topics, body.Topic):
+		return hinted(refuse(http.StatusUnprocessableEntity, codeUnsupported, "nothing here reads a configuration of topic %.80q", body.Topic),
+			"the topics are %s", strings.Join(topics, ", "))
 	case body.Topic == "permissions_enabled" && (body.Enabled == nil || *body.Enabled):
 		return hinted(refuse(http.StatusUnprocessableEntity, codeUnsupported, "this instance does not judge requests of HTTP by rules"),
 			"rules judge tool calls, always; requests need the operator's socket or token")

@@ -7,8 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
+	"reflect"
+	"strings"
 
 	"playground/fault"
+	"playground/record"
+	"playground/workloop"
 	"playground/workloop/loop"
 )
 
@@ -18,6 +23,7 @@ const (
 	codeNotFound       = loop.CodeNotFound
 	codeInvalidBody    = loop.CodeInvalidBody
 	codeInvalidQuery   = loop.CodeInvalidQuery
+	codeNamespace      = "NAMESPACE_REJECTED"
 	codeTooLarge       = loop.CodeTooLarge
 	codeKindRefused    = loop.CodeKindNotAdmitted
 	codeScope          = loop.CodeScopeForbidden
@@ -51,8 +57,20 @@ func tooLarge(limit int64) error {
 	return refuse(http.StatusRequestEntityTooLarge, codeTooLarge, "the request is over %d bytes", limit)
 }
 
-func unknownRoute(_ http.ResponseWriter, r *http.Request) error {
-	return refuse(http.StatusNotFound, codeNotFound, "no such route: %s %.200q", r.Method, r.URL.Path)
+// unknownRoute refuses a request that has no route, and says which methods its path has.
+func (a *API) unknownRoute(_ http.ResponseWriter, r *http.Request) error {
+	refused := refuse(http.StatusNotFound, codeNotFound, "no such route: %s %.200q", r.Method, r.URL.Path)
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := a.mux.Handler(other); strings.HasPrefix(pattern, method+" ") && r.URL.Path == path.Clean(r.URL.Path) {
+			methods = append(methods, method)
+		}
+	}
+	if len(methods) > 0 {
+		hinted(refused, "this path takes %s", strings.Join(methods, ", "))
+	}
+	return refused
 }
 
 // refusal makes an answer of any error. What is not the caller's fault is told without its text, which may name paths.
@@ -63,10 +81,16 @@ func refusal(err error) (r *loop.Refusal, internal bool) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return refuse(statusClientClosed, codeUnavailable, "the request was given up"), false
 	}
+	if f, ok := errors.AsType[*fault.Error](err); ok && errors.Is(err, record.ErrDamaged) {
+		return hinted(refuse(http.StatusServiceUnavailable, codeUnavailable, "%s", f.Message), "%s", workloop.DamagedHint), false
+	}
 	status, code := http.StatusInternalServerError, codeInternal
 	switch fault.KindOf(err) {
 	case fault.Invalid:
 		status, code = http.StatusUnprocessableEntity, codeInvalidBody
+		if errors.Is(err, record.ErrNamespace) {
+			status, code = http.StatusForbidden, codeNamespace
+		}
 	case fault.NotFound:
 		status, code = http.StatusNotFound, codeNotFound
 	case fault.Denied:
@@ -149,7 +173,13 @@ func decode(r *http.Request, v any) error {
 		return r
 	}
 	text := err.Error()
+	if name, unknown := strings.CutPrefix(text, "json: unknown field "); unknown {
+		return hinted(refuse(http.StatusUnprocessableEntity, codeInvalidBody, "cannot read the body: there is no field %.100s", name),
+			"the fields are %s", strings.Join(fieldsOf(v), ", "))
+	}
 	switch wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); {
+	case ok && wrong.Field == "":
+		text = fmt.Sprintf("it is a JSON %s, not a JSON object", wrong.Value)
 	case ok:
 		text = fmt.Sprintf("field %q cannot hold a JSON %s", wrong.Field, wrong.Value)
 	case errors.Is(err, io.EOF):
@@ -158,6 +188,16 @@ func decode(r *http.Request, v any) error {
 		text = "the JSON value is cut off"
 	}
 	return refuse(http.StatusUnprocessableEntity, codeInvalidBody, "cannot read the body: %.300s", text)
+}
+
+// fieldsOf returns the names that the object has which v, a pointer to a struct, is read from.
+func fieldsOf(v any) (names []string) {
+	for field := range reflect.TypeOf(v).Elem().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "-" && name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // missing is the refusal of a body that lacks a field.

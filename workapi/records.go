@@ -39,6 +39,9 @@ func (a *API) writeRecord(w http.ResponseWriter, r *http.Request) error {
 	if err := a.mayWrite(who, draft); err != nil {
 		return err
 	}
+	if err := a.mayWriteOn(r.Context(), who, draft.Thread); err != nil {
+		return err
+	}
 	if in.Clock != nil && in.Actor == record.EngineDID {
 		// One that is too high would keep the kernel, and thus the end of a tenant, from ever writing configuration again.
 		return hinted(refuse(http.StatusUnprocessableEntity, codeInvalidBody, "the clock of %s is not a client's to choose", record.EngineDID), "leave the clock out")
@@ -79,7 +82,11 @@ func (a *API) getRecord(w http.ResponseWriter, r *http.Request) error {
 // notThere makes an id that cannot be one an unknown one.
 func notThere(err error, what, id string) error {
 	if errors.Is(err, fault.NotFound) || errors.Is(err, fault.Invalid) {
-		return refuse(http.StatusNotFound, codeNotFound, "no %s %.100q", what, id)
+		refused := refuse(http.StatusNotFound, codeNotFound, "no %s %.100q", what, id)
+		if what == "thread" {
+			hinted(refused, "list what there is: playground thread list")
+		}
+		return refused
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"playground/fault"
 	"playground/record"
 	"playground/workapi"
+	"playground/workloop"
 )
 
 func TestRecords(t *testing.T) {
@@ -212,5 +213,82 @@ func TestThreads(t *testing.T) {
 	}
 	if _, answer := w.do("GET", "/v1/threads/"+two+"/participants", ""); len(answer["data"].([]any)) != 2 {
 		t.Errorf("%v", answer)
+	}
+}
+
+// A refusal names what is wrong and, where there is one, the next step.
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	w := newWorld(t)
+	id := thread("hints")
+	for _, test := range []struct {
+		status                               int
+		code, method, path, body, text, hint string
+	}{
+		{422, "INVALID_BODY", "POST", "/v1/work/loop", `{"goal":"x","budget":1}`, `there is no field "budget"`, "budget_usd"},
+		{422, "INVALID_BODY", "POST", "/v1/records", `{"act":"KNOW","thread":"` + id + `","body":{},"colck":1}`, `there is no field "colck"`, "act, actor, thread, body, clock"},
+		{422, "INVALID_BODY", "POST", "/v1/records/query", `{"where":{}}`, `there is no field "where"`, "filter"},
+		{422, "INVALID_BODY", "POST", "/v1/records", `[]`, "a JSON array, not a JSON object", ""},
+		{422, "INVALID_BODY", "POST", "/v1/work/loop", `"x"`, "a JSON string, not a JSON object", ""},
+		{422, "INVALID_BODY", "POST", "/v1/work/loop", `{"goal":1}`, `field "goal" cannot hold a JSON number`, ""},
+		{404, "NOT_FOUND", "GET", "/v1/work/loop", "", `GET "/v1/work/loop"`, "this path takes POST"},
+		{404, "NOT_FOUND", "PUT", "/v1/records", "{}", `PUT "/v1/records"`, "this path takes GET, POST"},
+		{404, "NOT_FOUND", "DELETE", "/v1/runs/" + id, "", "DELETE", "this path takes GET"},
+		{404, "NOT_FOUND", "GET", "/v1/recordz", "", `GET "/v1/recordz"`, ""},
+		{403, "NAMESPACE_REJECTED", "POST", "/v1/records", `{"act":"KNOW","thread":"` + id + `","body":{"namespace":"../etc"}}`, "is not a namespace", "leave it out"},
+		{404, "NOT_FOUND", "GET", "/v1/threads/" + id, "", "no thread", "playground thread list"},
+		{404, "NOT_FOUND", "GET", "/v1/records/" + strings.Repeat("0", 64), "", "no record", ""},
+		{422, "INVALID_BODY", "GET", "/v1/actors/bob/runs", "", `"bob" is not a DID`, "did:sync:user:NAME"},
+		{422, "INVALID_BODY", "GET", "/v1/actors/bob/usage", "", `"bob" is not a DID`, "did:sync:user:NAME"},
+	} {
+		w.refused(test.status, test.code, test.method, test.path, test.body)
+		_, answer := w.do(test.method, test.path, test.body)
+		message, _ := answer["message"].(string)
+		hint, _ := answer["hint"].(string)
+		if !strings.Contains(message, test.text) || !strings.Contains(hint, test.hint) || (hint == "") != (test.hint == "") {
+			t.Errorf("%s %s %s: message %q, hint %q, want %q and %q", test.method, test.path, test.body, message, hint, test.text, test.hint)
+		}
+	}
+}
+
+// A member writes on threads of its own runs and of nobody's, and not on those of another's runs, which a record could seem to end.
+func TestForeignThreads(t *testing.T) {
+	w := newWorld(t)
+	id := thread("carols run")
+	anchor := w.append(work(id, workloop.KindLoop, nil))[0].ID
+	w.engine.rows[id] = workloop.Row{Thread: id, State: workloop.Running, Principal: "did:sync:user:carol"}
+	for _, body := range []string{`{"cancels":"` + anchor + `"}`, `{"text":"x"}`} {
+		write := fmt.Sprintf(`{"act":"DO","thread":%q,"body":%s}`, id, body)
+		w.refused(403, "SCOPE_FORBIDDEN", "POST", "/v1/records", write, "X-Playground-Actor", bob)
+	}
+	for _, actor := range []string{"did:sync:user:carol", operator} {
+		if status, answer := w.do("POST", "/v1/records", fmt.Sprintf(`{"act":"KNOW","thread":%q,"body":{"text":"x"}}`, id), "X-Playground-Actor", actor); status != 201 {
+			t.Errorf("%s: %d %v", actor, status, answer)
+		}
+	}
+	if status, answer := w.do("POST", "/v1/records", fmt.Sprintf(`{"act":"KNOW","thread":%q,"body":{"text":"x"}}`, thread("nobodys")), "X-Playground-Actor", bob); status != 201 {
+		t.Errorf("%d %v", status, answer)
+	}
+}
+
+// A setting that nobody reads is not taken: whoever wrote it would wait for it in vain.
+func TestUnreadConfiguration(t *testing.T) {
+	w := newWorld(t)
+	for body, want := range map[string][]string{
+		`{"kind":"core.engine.config.v1","topic":"work_loop_transports","transport":"sandboxed"}`: {`"work_loop_transports"`, "work_loop_transport_members"},
+		`{"kind":"core.engine.config.v1","transport":"sandboxed"}`:                                {"topic", "work_loop_transport_members"},
+		`{"kind":"core.engine.config.v1","topic":7}`:                                              {"topic", ""},
+	} {
+		status, answer := w.do("POST", "/v1/records", `{"act":"LEARN","actor":"`+record.EngineDID+`","thread":"th_engine_config","body":`+body+`}`)
+		if status != 422 || !strings.Contains(fmt.Sprint(answer["message"]), want[0]) || !strings.Contains(fmt.Sprint(answer["hint"]), want[1]) {
+			t.Errorf("%s: %d %v", body, status, answer)
+		}
+	}
+	for _, body := range []string{
+		`{"kind":"core.engine.config.v1","topic":"work_loop_transport_members","transport":"sandboxed"}`, `{"kind":"core.engine.config.v1","topic":"run_code","enabled":false}`,
+		`{"kind":"core.engine.config.v1","topic":"permission_rule","name":"x","expression":"true","action":"deny"}`, `{"topic":"of my own"}`, `{"kind":"my.own.thing"}`,
+	} {
+		if status, answer := w.do("POST", "/v1/records", `{"act":"LEARN","thread":"th_engine_config","body":`+body+`}`); status != 201 {
+			t.Errorf("%s: %d %v", body, status, answer)
+		}
 	}
 }

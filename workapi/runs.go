@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"playground/record"
 	"playground/workloop"
 )
 
@@ -169,6 +170,9 @@ func (a *API) listRuns(w http.ResponseWriter, r *http.Request) error {
 
 func (a *API) actorRuns(w http.ResponseWriter, r *http.Request) error {
 	f, err := filter(r)
+	if err == nil {
+		err = record.ValidActor(r.PathValue("did"))
+	}
 	if err != nil {
 		return err
 	}
@@ -273,6 +277,9 @@ func (a *API) actorUsage(w http.ResponseWriter, r *http.Request) error {
 		if _, err := time.Parse(time.DateOnly, day); err != nil {
 			return badQuery("day must be a date such as 2026-01-02, not %.40q", day)
 		}
+	}
+	if err := record.ValidActor(r.PathValue("did")); err != nil {
+		return err
 	}
 	usage, err := a.options.Engine.Usage(r.Context(), r.PathValue("did"), day)
 	if err != nil {

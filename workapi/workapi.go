@@ -95,7 +95,7 @@ func New(o Options) *API {
 			a.owned[element] = true
 		}
 	}
-	a.mux.Handle("/", a.handle(unknownRoute))
+	a.mux.Handle("/", a.handle(a.unknownRoute))
 	return a
 }
 
@@ -134,7 +134,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	// ServeMux answers an unclean path with a redirect; it must not lead to another route.
 	if path.Clean(r.URL.Path) != r.URL.Path {
-		a.handle(unknownRoute).ServeHTTP(w, r)
+		a.handle(a.unknownRoute).ServeHTTP(w, r)
 		return
 	}
 	a.mux.ServeHTTP(w, r)

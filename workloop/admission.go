@@ -56,5 +56,5 @@ func (s *slots) free() int {
 func (s *slots) refusal() error {
 	refusal := refuse(CodeAdmission, http.StatusServiceUnavailable, "all sandboxed runs of this host are taken: the ceiling is %d, 0 are free", s.capacity)
 	refusal.Extra = map[string]any{keyCapacity: s.capacity, keyAvailable: 0}
-	return refusal
+	return hinted(refusal, "start it again when a run has ended (playground runs list --state running), or raise work.capacity in playground.toml")
 }

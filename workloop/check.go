@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"playground/fault"
 	"playground/policy"
@@ -40,11 +42,19 @@ func Check(rules *policy.Evaluator) func(ctx context.Context, r record.Record) e
 			_, err := tier.Parse(r.Body)
 			return err
 		case head.Topic == tier.TopicActor:
-			_, err := tier.ParseAssignment(r.Body)
-			return err
+			assignment, err := tier.ParseAssignment(r.Body)
+			if err != nil {
+				return err
+			}
+			return record.ValidActor(assignment.Actor)
 		}
 		return nil
 	}
+}
+
+// Topics are the topics of the configuration thread that the engine reads.
+func Topics() []string {
+	return []string{tier.TopicOperator, tier.TopicMembers, tier.TopicActor, topicRule, topicHook}
 }
 
 // topicOf is the topic that records of a kind must have; "" is any.
@@ -80,16 +90,29 @@ func MayWrite(r record.Record, operator bool) error {
 	if r.Thread == record.ConfigThread && !operator {
 		return refuse(CodeConfigDenied, http.StatusForbidden, "only the operator writes to %s", record.ConfigThread)
 	}
-	if kind := record.Kind(r); slices.Contains(ownKinds(), kind) {
+	kind := record.Kind(r)
+	if slices.ContainsFunc(ownKinds(), func(own string) bool { return unversioned(own) == unversioned(kind) }) {
 		return refuse(loop.CodeKindNotAdmitted, http.StatusForbidden, "records of kind %s are written by the kernel and by runs alone", kind)
 	}
 	return nil
+}
+
+// unversioned is a kind without its version. Who reads a log looks for kinds of any: another version of the kernel's word is its word.
+func unversioned(kind string) string {
+	i := strings.LastIndexByte(kind, '.')
+	if i < 0 || !strings.HasPrefix(kind[i:], ".v") {
+		return kind
+	}
+	if _, err := strconv.ParseUint(kind[i+2:], 10, 64); err != nil {
+		return kind
+	}
+	return kind[:i]
 }
 
 // ownKinds are the kinds that no client writes.
 func ownKinds() []string {
 	return []string{
 		KindLoop, loop.KindToolCall, KindToolVerdict, loop.KindToolResult, KindOutcome, KindCancel, KindRequest, KindDecision,
-		KindMessage, KindUsage, KindRetired, loop.KindTurn, loop.KindGuardrail, loop.KindCoercion,
+		KindMessage, KindUsage, KindRetired, loop.KindTurn, loop.KindObservation, loop.KindGuardrail, loop.KindCoercion,
 	}
 }

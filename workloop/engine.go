@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"playground/fault"
+	"playground/workloop/loop"
 	"playground/workloop/tier"
 	"playground/workloop/tool"
 )
@@ -43,6 +44,9 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 	if o.StopGrace <= 0 {
 		o.StopGrace = defaultGrace
+	}
+	if o.MaxTokens <= 0 {
+		o.MaxTokens = loop.DefaultMaxTokens
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -22,7 +22,11 @@ func queryError(err error) error {
 	case refused:
 		return refusal
 	case ok && (f.Kind == fault.Invalid || f.Kind == fault.Limit):
-		return refuse(loop.CodeInvalidQuery, http.StatusBadRequest, "%s", f.Message)
+		refusal := refuse(loop.CodeInvalidQuery, http.StatusBadRequest, "%s", f.Message)
+		if f.Hint != "" {
+			hinted(refusal, "%s", f.Hint)
+		}
+		return refusal
 	case ok && f.Kind == fault.NotFound:
 		return refuse(loop.CodeNotFound, http.StatusNotFound, "%s", f.Message)
 	}

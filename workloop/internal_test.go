@@ -2,6 +2,7 @@ package workloop
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -75,4 +76,13 @@ func FuzzClaim(f *testing.F) {
 			t.Errorf("the outcome has %d bytes, %v", len(raw), err)
 		}
 	})
+}
+
+// A credential always has a ceiling. Should one ever be minted without, it asks no model.
+func TestNoCeilingNoModel(t *testing.T) {
+	broker := inference.NewBroker(inference.Echo{}, "echo", inference.Prices())
+	r := &run{plan: &plan{transport: tier.Sandboxed, model: "echo"}, account: broker.Open(nil, 0)}
+	if err := r.beginReply(); !errors.Is(err, &loop.Refusal{Code: loop.CodeBudgetRequired}) {
+		t.Errorf("a model call without a ceiling: %v", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"playground/fault"
 	"playground/inference"
 	"playground/record"
 	"playground/workloop/loop"
@@ -28,7 +29,7 @@ func (r *run) Propose(ctx context.Context, p loop.Proposal) (loop.Verdict, error
 	if !json.Valid(p.Args) {
 		return loop.Verdict{}, invalid("the arguments are not JSON")
 	}
-	if p.Truncated && r.stopped() == "" {
+	if (p.Truncated || r.wasCut()) && r.stopped() == "" {
 		return r.truncated(ctx, p)
 	}
 	j, err := r.judge(ctx, p)
@@ -91,6 +92,13 @@ func (r *run) admitCall(bytes int) error {
 	return nil
 }
 
+// wasCut reports whether the last reply hit the output limit: the kernel has seen that itself, whatever a worker says of its call.
+func (r *run) wasCut() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cutOff
+}
+
 // truncated records a call that came on a reply that was cut, and its result. Nothing is judged: it cannot be carried out.
 func (r *run) truncated(ctx context.Context, p loop.Proposal) (loop.Verdict, error) {
 	const reason = "the reply that the call came in was cut at the output limit"
@@ -113,7 +121,7 @@ func (r *run) callLine(p loop.Proposal) line {
 // verdictLine is the verdict on the call before it.
 func verdictLine(name string, j judgment) line {
 	return line{record.ActKnow, func(before []string) (any, []string) {
-		body := verdictBody{Kind: KindToolVerdict, Tool: name, Fulfills: before[0], Decision: j.decision, Layer: j.layer, Reason: j.reason, Change: j.change}
+		body := verdictBody{Kind: KindToolVerdict, Tool: name, Fulfills: before[0], Decision: j.decision, Layer: j.layer, Reason: j.reason, Change: j.change, Skipped: j.skipped}
 		if j.rule != "" {
 			body.Rule, body.Version = &j.rule, &j.version
 		}
@@ -241,7 +249,7 @@ func (r *run) Complete(ctx context.Context, q inference.Request) (loop.Completio
 	}
 	ctx, cancel := r.operation(ctx)
 	defer cancel()
-	q.Model = r.plan.model // what was resolved, whatever a worker asks for
+	q.Model, q.MaxTokens = r.plan.model, min(q.MaxTokens, r.e.o.MaxTokens) // what was resolved, whatever a worker asks for
 	before := r.account.Spent()
 	response, err := r.account.Complete(ctx, q, nil)
 	took := inference.Usage{InputTokens: response.InputTokens, OutputTokens: response.OutputTokens, CostUSD: response.CostUSD}
@@ -264,6 +272,9 @@ func (r *run) Complete(ctx context.Context, q inference.Request) (loop.Completio
 
 // beginReply checks all ceilings that the kernel itself keeps.
 func (r *run) beginReply() error {
+	if r.plan.transport == tier.Sandboxed && r.account.RemainingUSD() == nil { // each is minted with one
+		return refuse(loop.CodeBudgetRequired, http.StatusForbidden, "a credential without a ceiling asks no model")
+	}
 	if r.place.exhausted() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -302,6 +313,7 @@ func (r *run) endReply(response inference.Response, took inference.Usage, err er
 	r.turnOwed = &reply{index: r.turns, model: response.Model, usage: took, stop: response.StopReason}
 	r.turns++
 	r.calls, r.entries, r.bytes = 0, 0, 0
+	r.cutOff = response.StopReason == inference.MaxTokens
 	r.final = !slices.ContainsFunc(response.Content, func(b inference.Block) bool { return b.Type == inference.ToolUse })
 }
 
@@ -322,8 +334,12 @@ func (r *run) completionError(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*loop.Refusal](err); ok {
 		return err
 	}
+	hint := fault.HintOf(err)
+	if hint != "" && !r.plan.operator { // it may name files of the host
+		hint = "the log of playgroundd says what can be done"
+	}
 	r.mu.Lock()
-	r.failed = true
+	r.failed, r.hint = true, hint
 	r.mu.Unlock()
 	r.e.notify(Notice{Event: NoticeError, Thread: r.thread, Err: err})
 	return providerError(err)

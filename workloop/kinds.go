@@ -61,6 +61,8 @@ type verdictBody struct {
 	Version  *string `json:"rule_version"` // id of the rule's record
 	Reason   string  `json:"reason"`
 	Change   string  `json:"change"`
+	// Skipped are rules that failed on the call and decided nothing.
+	Skipped []string `json:"skipped_rules,omitempty"`
 }
 
 // A callBody is the body of a tool_call record.
@@ -90,6 +92,7 @@ type outcomeBody struct {
 	Failed       int            `json:"tool_calls_failed"`
 	Summary      string         `json:"summary"`
 	Reason       string         `json:"reason,omitempty"` // in the kernel's words, where it overrules or adds to the loop's
+	Hint         string         `json:"hint,omitempty"`   // what a person can do about it
 	Turns        int            `json:"turns"`
 	SpentUSD     float64        `json:"spent_usd"`
 	InputTokens  int64          `json:"input_tokens"`

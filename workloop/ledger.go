@@ -15,6 +15,9 @@ import (
 
 const dayForm = "2006-01-02"
 
+// tomorrow is what can be done about a daily cap.
+const tomorrow = "the day ends at midnight UTC; another tier has other caps: a configuration record of topic actor_tier gives one"
+
 // A ledger counts what each principal uses a day (UTC), and what its going runs may still use. The count is in the log, one
 // record for each change, so that a restart forgets nothing that was paid for.
 type ledger struct {
@@ -118,18 +121,19 @@ type reservation struct {
 // check returns the refusal of one more run, or what is left of the day's cap, +Inf where there is none.
 func (b *book) checkLocked(limits tier.Limits, fresh bool) (left float64, err error) {
 	if limits.Concurrency != tier.None && b.active >= limits.Concurrency {
-		return 0, refuse(CodeConcurrency, http.StatusTooManyRequests, "as many runs are going as the tier allows at once: %d", limits.Concurrency)
+		return 0, hinted(refuse(CodeConcurrency, http.StatusTooManyRequests, "as many runs are going as the tier allows at once: %d", limits.Concurrency),
+			"wait for one to end, or end one: playground runs stop THREAD")
 	}
 	if loops := b.usage.LoopCount + b.starting; fresh && limits.DailyLoopCap != tier.None && loops >= limits.DailyLoopCap {
-		return 0, refuse(CodeDailyCount, http.StatusTooManyRequests, "%d runs were started today, the tier's limit is %d", loops, limits.DailyLoopCap)
+		return 0, hinted(refuse(CodeDailyCount, http.StatusTooManyRequests, "%d runs were started today, the tier's limit is %d", loops, limits.DailyLoopCap), tomorrow)
 	}
 	if limits.DailyCostCapUSD == tier.None {
 		return math.Inf(1), nil
 	}
 	left = limits.DailyCostCapUSD - b.usage.CostUSD - b.reserved
 	if left <= 0 {
-		return 0, refuse(CodeDailyCost, http.StatusTooManyRequests, "of today's cap of $%.2f, $%.4f is spent and $%.4f is set aside for going runs",
-			limits.DailyCostCapUSD, b.usage.CostUSD, b.reserved)
+		return 0, hinted(refuse(CodeDailyCost, http.StatusTooManyRequests, "of today's cap of $%.2f, $%.4f is spent and $%.4f is set aside for going runs",
+			limits.DailyCostCapUSD, b.usage.CostUSD, b.reserved), tomorrow)
 	}
 	return left, nil
 }

@@ -76,7 +76,7 @@ func (r *run) believe(o *outcomeBody, c loop.Claim) {
 	case loop.Blocked:
 		o.Tool = loop.Bound(c.Tool, 128)
 	case loop.Failed:
-		o.Reason = loop.Bound(c.Error, maxSummary)
+		o.Reason, o.Hint = loop.Bound(c.Error, maxSummary), r.hint
 	default: // cancelled by nobody, waiting for nothing, or no word that is known
 		contradiction = "nothing that the kernel has seen agrees"
 	}

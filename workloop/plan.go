@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -92,6 +93,9 @@ func (e *Engine) resolve(ctx context.Context, r StartRequest) (*plan, error) {
 	p.clamp(r)
 	if p.operator && p.transport == tier.InProcess && e.o.HostTools { // nobody else learns of a folder of the host
 		p.workspace = cmp.Or(r.Workspace, e.o.Workspace)
+		if info, err := os.Stat(r.Workspace); r.Workspace != "" && (err != nil || !info.IsDir()) {
+			return nil, invalid("workspace %.200q is not a folder that the daemon can see", r.Workspace)
+		}
 	}
 	p.reads = slices.Compact(slices.Sorted(slices.Values(r.Reads)))
 	if err := e.covers(r.Caller, p); err != nil {
@@ -140,6 +144,11 @@ func checkStart(r StartRequest, p *plan) error {
 		}
 		if did == EscapePrincipal && r.Escape == nil {
 			return invalid("%s is for the escape suite alone", EscapePrincipal)
+		}
+	}
+	for _, name := range r.Forbidden {
+		if known := tool.Names(); !slices.Contains(known, name) {
+			return hinted(invalid("forbidden_tools names %.80q, and there is no such tool", name), "the tools are %s", strings.Join(known, ", "))
 		}
 	}
 	for _, thread := range append(slices.Clone(r.Reads), r.SourceThread) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"playground/fault"
+	"playground/record"
 	"playground/workloop/loop"
 )
 
@@ -29,6 +30,7 @@ const (
 	CodeShuttingDown  = "SHUTTING_DOWN"
 	keyCapacity       = "admission_capacity"
 	keyAvailable      = "admission_available"
+	keyHint           = "hint"
 )
 
 // refuse returns a Refusal.
@@ -38,7 +40,10 @@ func refuse(code string, status int, format string, args ...any) *loop.Refusal {
 
 // hinted adds the next step.
 func hinted(r *loop.Refusal, format string, args ...any) *loop.Refusal {
-	r.Extra = map[string]any{"hint": fmt.Sprintf(format, args...)}
+	if r.Extra == nil {
+		r.Extra = map[string]any{}
+	}
+	r.Extra[keyHint] = fmt.Sprintf(format, args...)
 	return r
 }
 
@@ -47,14 +52,18 @@ func invalid(format string, args ...any) *loop.Refusal {
 	return refuse(loop.CodeInvalidBody, http.StatusUnprocessableEntity, format, args...)
 }
 
-// notFound is the refusal for a run, thread or question that is not there.
+// notFound is the refusal for a run or question that is not there.
 func notFound(what, id string) *loop.Refusal {
-	return refuse(loop.CodeNotFound, http.StatusNotFound, "there is no %s %.80q", what, id)
+	command := "runs"
+	if what == "question" {
+		command = "decisions"
+	}
+	return hinted(refuse(loop.CodeNotFound, http.StatusNotFound, "there is no %s %.80q", what, id), "list what there is: playground %s list", command)
 }
 
 // ended is the refusal of what comes after a run's outcome.
 func ended() *loop.Refusal {
-	return refuse(CodeEnded, http.StatusConflict, "the run has ended")
+	return hinted(refuse(CodeEnded, http.StatusConflict, "the run has ended"), "see how: playground runs show THREAD")
 }
 
 // isolation turns a Starter's error into the documented refusal. A fault's message names the layer and is for callers; any
@@ -71,10 +80,16 @@ func isolation(err error) *loop.Refusal {
 	return r
 }
 
+// DamagedHint is what a person can do about a log that takes no records.
+const DamagedHint = "nothing is written until the log is whole: playground records verify names the first bad record; restore the log and its key from a backup"
+
 // unwritten is the refusal of an act whose record could not be written, or which could not be judged. What is a refusal already stays.
 func unwritten(err error) *loop.Refusal {
 	if refusal, ok := errors.AsType[*loop.Refusal](err); ok {
 		return refusal
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok && errors.Is(err, record.ErrDamaged) {
+		return hinted(refuse(loop.CodeUnavailable, http.StatusServiceUnavailable, "%s", f.Message), "%s", DamagedHint)
 	}
 	if errors.Is(err, fault.Invalid) || errors.Is(err, fault.TooLarge) {
 		return refuse(loop.CodeInvalidBody, http.StatusUnprocessableEntity, "the record is refused: %s", err.Error())
@@ -90,7 +105,7 @@ func noProvider() *loop.Refusal {
 
 // notWaiting is the refusal of an answer that nobody waits for.
 func notWaiting() *loop.Refusal {
-	return refuse(CodeNotWaiting, http.StatusConflict, "the run does not wait for that decision")
+	return hinted(refuse(CodeNotWaiting, http.StatusConflict, "the run does not wait for that decision"), "see what waits: playground decisions list")
 }
 
 // answered is the refusal of a second answer.

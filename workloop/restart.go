@@ -2,6 +2,7 @@ package workloop
 
 import (
 	"context"
+	"errors"
 
 	"playground/record"
 	"playground/workloop/loop"
@@ -34,7 +35,13 @@ func (e *Engine) restart(ctx context.Context) error {
 		return n.state == Running || n.state == WaitingOnYou && abandoned
 	})
 	for _, n := range broken {
-		if err := e.endInterrupted(ctx, n); err != nil {
+		err := e.endInterrupted(ctx, n)
+		if errors.Is(err, record.ErrDamaged) { // it has no outcome until the log is whole; what is wrong must be possible to ask
+			e.index.settle(n.thread, StoppedShort, "", "")
+			e.notify(Notice{Event: NoticeError, Thread: n.thread, Err: err})
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -83,6 +83,7 @@ func (e *Engine) row(ctx context.Context, n entry) (Row, error) {
 	}
 	row.Outcome, row.Success, row.Summary = &o.Outcome, &o.Success, &o.Summary
 	row.Turns, row.SpentUSD, row.ToolCallsOK, row.ToolCallsFailed = o.Turns, o.SpentUSD, o.OK, o.Failed
+	row.Hint = o.Hint
 	if o.Reason != "" {
 		row.Reason = &o.Reason
 	}
@@ -132,5 +133,6 @@ func list(items []string) []string { return append([]string{}, items...) }
 func (v *Preview) deny(denial error) {
 	if refusal, ok := errors.AsType[*loop.Refusal](denial); ok {
 		v.WouldBeDenied, v.DenialCode, v.DenialReason = true, refusal.Code, refusal.Message
+		v.DenialHint, _ = refusal.Extra[keyHint].(string)
 	}
 }

@@ -68,8 +68,10 @@ type run struct {
 	notes      int    // written, and no result has told of them
 	turnOwed   *reply // the last reply, while its turn record is not written
 	final      bool   // the last reply called no tool
+	cutOff     bool   // the last reply hit the output limit
 	exhausted  string // the budget that a model call was refused for
 	failed     bool   // a model call failed, which ends the loop: there is no other
+	hint       string // what can be done about it
 	pid        int
 }
 

@@ -168,7 +168,7 @@ func (e *Engine) spec(r *run, opening string, hooks []policy.Hook) loop.Spec {
 	p := r.plan
 	s := loop.Spec{
 		Thread: r.thread, Actor: p.actor, Goal: p.goal, Opening: opening, Model: p.model, Tools: p.offered(), Narrowed: p.narrowed, Hooks: hooks,
-		MaxTurns: max(0, p.maxTurns), BudgetUSD: p.budget, WallClock: r.wallClock(), Reads: p.reads, FirstTurn: r.before.turns,
+		MaxTurns: max(0, p.maxTurns), MaxTokens: e.o.MaxTokens, BudgetUSD: p.budget, WallClock: r.wallClock(), Reads: p.reads, FirstTurn: r.before.turns,
 	}
 	if p.transport == tier.InProcess {
 		s.LiveHooks = func() []policy.Hook {

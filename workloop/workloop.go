@@ -33,6 +33,7 @@ type Options struct {
 	Workspace string           // root of the host tools where a start names none
 	HostTools bool             // bash, read, write and edit for the operator's runs in process
 	Capacity  int              // concurrent sandboxed runs; 0 = min(16, RAM/512 MiB), at least 1
+	MaxTokens int              // of one answer of the model; 0 = loop.DefaultMaxTokens
 	StopGrace time.Duration    // from stop to kill; 0 = 30 s
 	Now       func() time.Time // nil = time.Now
 	Notify    func(Notice)     // the daemon's log; nil = nobody is told
@@ -162,6 +163,7 @@ type Preview struct {
 	WouldBeDenied bool     `json:"would_be_denied"`
 	DenialCode    string   `json:"denial_code,omitempty"`
 	DenialReason  string   `json:"denial_reason"`
+	DenialHint    string   `json:"denial_hint,omitempty"`
 	Transport     string   `json:"transport"`
 	Narrowed      []string `json:"narrowed"`
 	BudgetUSD     *float64 `json:"budget_usd"`
@@ -211,6 +213,7 @@ type Row struct {
 	StartedAt       int64    `json:"started_at"`
 	EndedAt         *int64   `json:"ended_at"`
 	Summary         *string  `json:"summary"`
+	Hint            string   `json:"hint,omitempty"` // what a person can do about the reason
 	Ask             *Ask     `json:"ask"`
 	Tools           []string `json:"tools"`
 	Narrowed        []string `json:"narrowed"`

@@ -36,7 +36,12 @@ func newProvider(c config.Work) (inference.Provider, error) {
 	o := provider.Options{BaseURL: c.BaseURL, KeyFile: c.KeyFile}
 	if c.KeyFile != "" {
 		var err error
-		if o.Key, err = config.SecretFile(c.KeyFile); err != nil {
+		o.Key, err = config.SecretFile(c.KeyFile)
+		if err != nil && fault.HintOf(err) == "" {
+			return nil, fault.Wrap(fault.KindOf(err), err, "cannot read the key of %s", c.Provider).
+				WithHint("work.key_file of the configuration names the file: write the key into it, with mode 0600")
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

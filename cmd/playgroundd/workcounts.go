@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"playground/daemon"
+	"playground/fault"
 	"playground/record"
 	"playground/workloop"
 	"playground/workloop/loop"
@@ -17,6 +18,7 @@ import (
 const (
 	eventStartRefused = "run start refused"
 	eventAdmission    = "admission refused"
+	eventDamaged      = "record_log_damaged"
 	eventAudit        = "record_audit" // whether the kernel keeps the audit files from being changed
 )
 
@@ -132,6 +134,9 @@ func (n notices) take(notice workloop.Notice) {
 	}
 	if notice.Err != nil {
 		e = e.Err(notice.Err)
+		if hint := fault.HintOf(notice.Err); hint != "" {
+			e = e.Str("hint", hint)
+		}
 	}
 	e.Msg(notice.Event)
 }

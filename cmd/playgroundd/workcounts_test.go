@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"playground/config"
+	"playground/fault"
 	"playground/record"
 	"playground/workloop"
 )
@@ -66,10 +69,12 @@ func TestNotices(t *testing.T) {
 	n.take(workloop.Notice{Event: workloop.NoticeSandboxed, Thread: "th_1", Principal: "p", PID: 7, Layers: []string{"user", "network"}})
 	n.take(workloop.Notice{Event: workloop.NoticeIsolation, Thread: "th_2", Err: errors.New("layer network")})
 	n.take(workloop.Notice{Event: workloop.NoticeRule, Rule: "broken"})
+	n.take(workloop.Notice{Event: workloop.NoticeError, Thread: "th_3", Err: fault.New(fault.Denied, "the key is refused").WithHint("write another")})
 	for _, want := range []string{
 		`{"level":"info","thread":"th_1","principal":"p","pid":7,"layers":["user","network"],"message":"running sandboxed"}`,
 		`{"level":"error","thread":"th_2","error":"layer network","message":"isolation failed"}`,
 		`{"level":"warn","rule":"broken","message":"rule skipped"}`,
+		`{"level":"error","thread":"th_3","error":"the key is refused","hint":"write another","message":"run error"}`,
 	} {
 		if !strings.Contains(log.String(), want+"\n") {
 			t.Errorf("no %s in\n%s", want, &log)
@@ -102,5 +107,20 @@ func TestNoProviderSaysWhatToDo(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), `"code":"WORK_NO_PROVIDER"`) || strings.Contains(log.String(), "secret") {
 		t.Errorf("the log says %s", &log)
+	}
+}
+
+// A key that cannot be read is told with the configuration key that names its file, and what the file must be.
+func TestMissingKeyFile(t *testing.T) {
+	missing := t.TempDir() + "/key"
+	_, err := newProvider(config.Work{Provider: config.ProviderAnthropic, Model: "m", KeyFile: missing})
+	if hint := fault.HintOf(err); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(hint, "work.key_file") || !strings.Contains(hint, "0600") {
+		t.Errorf("%v, hint %q", err, hint)
+	}
+	if err := os.WriteFile(missing, []byte("secret"), 0o644); err != nil { // what says more keeps its own hint
+		t.Fatal(err)
+	}
+	if _, err = newProvider(config.Work{Provider: config.ProviderAnthropic, Model: "m", KeyFile: missing}); !strings.Contains(fault.HintOf(err), "chmod 600") {
+		t.Errorf("%v, hint %q", err, fault.HintOf(err))
 	}
 }

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -198,27 +199,40 @@ func (c *conversation) reply(completion Completion, turn int) reply {
 	r := reply{cut: completion.StopReason == inference.MaxTokens}
 	var blocks []inference.Block
 	var texts []string
-	ignored := 0
+	ignored, said := 0, 0
 	for _, b := range completion.Content {
 		switch {
+		case b.Type == inference.Thinking && isThinking(b):
+			blocks = append(blocks, inference.Block{Type: b.Type, Input: b.Input})
+			continue
 		case b.Type == inference.Text && strings.TrimSpace(b.Text) != "":
 			text := Bound(b.Text, maxReply)
 			texts, blocks = append(texts, strings.TrimSpace(text)), append(blocks, textBlock(text))
 		case b.Type == inference.ToolUse && len(r.calls) == maxCalls:
 			ignored++
+			continue
 		case b.Type == inference.ToolUse:
 			args, problem := cleanArgs(b.Input)
 			one := call{id: c.newID(b.ID, turn, len(r.calls)), tool: cleanName(b.Name), args: args, problem: problem}
 			r.calls = append(r.calls, one)
 			blocks = append(blocks, inference.Block{Type: inference.ToolUse, ID: one.id, Name: one.tool, Input: one.args})
+		default:
+			continue
 		}
+		said = len(blocks)
 	}
-	c.say(blocks)
+	c.say(blocks[:said]) // thinking that nothing follows may be cut
 	r.text = strings.Join(texts, "\n\n")
 	if ignored > 0 {
 		c.remark(fmt.Sprintf("Only the first %d of your %d tool calls were looked at; %d were not run.", maxCalls, maxCalls+ignored, ignored))
 	}
 	return r
+}
+
+// isThinking reports whether a block is one that goes back to the model as it came.
+func isThinking(b inference.Block) bool {
+	var whole map[string]json.RawMessage
+	return len(b.Input) <= maxReply && json.Unmarshal(b.Input, &whole) == nil && whole != nil
 }
 
 // newID returns id if it is well formed and new in this conversation, else one that is.

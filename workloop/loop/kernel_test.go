@@ -196,6 +196,11 @@ func wellFormed(r inference.Request) error {
 					return fmt.Errorf("message %d: result %d: %+v", i, j, b)
 				}
 				answered = append(answered, b.ToolUseID)
+			case inference.Thinking:
+				var whole map[string]any
+				if m.Role != inference.Assistant || j == len(m.Content)-1 || json.Unmarshal(b.Input, &whole) != nil {
+					return fmt.Errorf("message %d: thinking %d: %+v", i, j, b)
+				}
 			default:
 				return fmt.Errorf("message %d: type %q", i, b.Type)
 			}

@@ -184,14 +184,23 @@ func soften(err error) (soft softError, ok bool) {
 		return soft, false
 	}
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		return softError{r.Code, r.Message}, r.Status >= 400 && r.Status < 500 && r.Code != CodeAuthRequired
+		hint, _ := r.Extra["hint"].(string)
+		return softError{r.Code, withHint(r.Message, hint)}, r.Status >= 400 && r.Status < 500 && r.Code != CodeAuthRequired
 	}
 	switch e, ok := errors.AsType[*fault.Error](err); {
 	case !ok:
 	case e.Kind == fault.Invalid, e.Kind == fault.NotFound, e.Kind == fault.Denied, e.Kind == fault.TooLarge:
-		return softError{strings.ToUpper(string(e.Kind)), e.Message}, true
+		return softError{strings.ToUpper(string(e.Kind)), withHint(e.Message, e.Hint)}, true
 	}
 	return soft, false
+}
+
+// withHint adds the next step to what the model is told.
+func withHint(message, hint string) string {
+	if hint == "" {
+		return message
+	}
+	return message + "\nhint: " + Bound(hint, maxRemark)
 }
 
 // A streak counts how often in a row one thing was met.

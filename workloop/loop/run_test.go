@@ -200,8 +200,8 @@ func TestDenied(t *testing.T) {
 // A fault of the request is the model's to mend; it ends nothing.
 func TestSoftErrors(t *testing.T) {
 	for _, err := range []error{
-		&loop.Refusal{Code: loop.CodeReadsNotCovered, Status: 403, Message: "the thread is not covered"},
-		fault.New(fault.Invalid, "unknown field path: x"),
+		&loop.Refusal{Code: loop.CodeReadsNotCovered, Status: 403, Message: "the thread is not covered", Extra: map[string]any{"hint": "ask for what is"}},
+		fault.New(fault.Invalid, "unknown field path: x").WithHint("ask for what is"),
 	} {
 		k := &kernel{model: script(callsTools(toolCall{"query_thread", `{"thread":"` + other + `","filter":{"x":1}}`}, toolCall{"probe", `{}`}), says("ok")),
 			fail: func(op string) error {
@@ -214,7 +214,7 @@ func TestSoftErrors(t *testing.T) {
 			t.Errorf("%v: %+v", err, got)
 		}
 		results := bodies[loop.ToolResultBody](t, k, loop.KindToolResult)
-		if len(results) != 1 || results[0].Status != loop.StatusError || results[0].Code == "" {
+		if len(results) != 1 || results[0].Status != loop.StatusError || results[0].Code == "" || !strings.HasSuffix(results[0].Content, "\nhint: ask for what is") {
 			t.Errorf("%v: results %+v", err, results)
 		}
 	}
@@ -271,6 +271,40 @@ func TestResume(t *testing.T) {
 	}
 	if turns := bodies[loop.TurnBody](t, again, loop.KindTurn); turns[0].TurnIndex != 2 {
 		t.Errorf("turns %+v", turns)
+	}
+}
+
+// What a model keeps for itself goes back to it in its place. What was cut, or is none, would make the service refuse the rest.
+func TestThinkingGoesBack(t *testing.T) {
+	thinking := func(raw string) inference.Block {
+		return inference.Block{Type: inference.Thinking, Input: json.RawMessage(raw)}
+	}
+	whole := thinking(`{"type":"thinking","thinking":"hm","signature":"c2ln"}`)
+	first, second, third := callsTools(toolCall{"probe", `{}`}), callsTools(toolCall{"probe", `{"n":1}`}), says("")
+	first.Content = append([]inference.Block{whole, thinking(`"none"`), thinking(`{`)}, first.Content...)
+	second.Content = []inference.Block{second.Content[0], whole, second.Content[1], thinking(`{"type":"thinking","thinking":"cut o"}`)}
+	third.Content = []inference.Block{whole}
+	k := &kernel{model: script(first, second, third, says("done"))}
+	if got := run(t, spec(), k); got.Outcome != loop.Completed {
+		t.Fatalf("%+v", got)
+	}
+	var types [][]string
+	for _, m := range k.requests[3].Messages {
+		if m.Role != inference.Assistant {
+			continue
+		}
+		var of []string
+		for _, b := range m.Content {
+			of = append(of, b.Type)
+			if b.Type == inference.Thinking && string(b.Input) != string(whole.Input) {
+				t.Errorf("thinking %s", b.Input)
+			}
+		}
+		types = append(types, of)
+	}
+	want := [][]string{{"thinking", "text", "tool_use"}, {"text", "thinking", "tool_use"}}
+	if diff := cmp.Diff(want, types); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -131,7 +131,11 @@ func (r *records) search(ctx context.Context, _ string, args json.RawMessage) (l
 		fmt.Fprintf(&b, "%s #%d %s %s %s\n", rec.Thread, rec.Clock, rec.Actor, record.Kind(rec), loop.Bound(string(rec.Body), lineBytes))
 		found[i] = map[string]any{"id": rec.ID, "thread": rec.Thread, "clock": rec.Clock, "kind": record.Kind(rec)}
 	}
-	return answer(b.String(), map[string]any{"records": found, "total": page.MatchedTotal, "truncated": page.Capped})
+	data := map[string]any{"records": found, "total": page.MatchedTotal, "truncated": page.Capped}
+	if in.Thread != "" { // then it was a read of that thread, which the observations look at
+		data["thread"] = in.Thread
+	}
+	return answer(b.String(), data)
 }
 
 // likeText keeps a text from being read as a pattern.

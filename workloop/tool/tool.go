@@ -104,6 +104,17 @@ func Definitions() []Definition {
 	return all
 }
 
+// Names returns the names of all tools that a request may forbid, sorted: those that there are, and those of the protocol that
+// this product does not have.
+func Names() []string {
+	names := []string{"propose_definition", "run_code", "spawn"}
+	for _, d := range Definitions() {
+		names = append(names, d.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // define makes a tool whose arguments are properties, a JSON object of schemas, of which required must be there.
 func define(name, description, properties string, required ...string) loop.Tool {
 	list, _ := json.Marshal(append([]string{}, required...)) // strings always marshal
