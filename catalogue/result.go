@@ -47,6 +47,19 @@ func result(words string, structured any) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: words}}, StructuredContent: structured}
 }
 
+// OutputBytes is how much of a command's output a page holds; 0 for every other answer, whose text is bounded.
+func OutputBytes(r *mcp.CallToolResult) (n int) {
+	page, _ := r.StructuredContent.(pollView)
+	for _, chunk := range page.Chunks {
+		for _, s := range []*string{chunk.Text, chunk.Base64} {
+			if s != nil {
+				n += len(*s)
+			}
+		}
+	}
+	return n
+}
+
 // hidden reports whether err's own text must stay on this side.
 func hidden(err error) bool {
 	if e, ok := errors.AsType[*fault.Error](err); ok {

@@ -202,7 +202,7 @@ func (x *forward) relay(ctx context.Context, response *http.Response) (Outcome, 
 		x.head(response.StatusCode)
 		return x.sent(buffer[:n])
 	case err != nil:
-		return x.failed(ctx, err)
+		return x.failed(ctx, wordless(err))
 	}
 	if response.ContentLength >= 0 {
 		x.header.Set("Content-Length", strconv.FormatInt(response.ContentLength, 10))
@@ -267,7 +267,7 @@ func (x *forward) pump(ctx context.Context, from io.Reader, buffer []byte, n int
 		}
 		if err != nil {
 			x.cut = true
-			return outcomeOf(ctx, x.r), err
+			return outcomeOf(ctx, x.r), wordless(err)
 		}
 		n, err = from.Read(buffer)
 	}

@@ -163,3 +163,27 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// What a worker says instead of an answer is in no log: it may be a token, or what its client sent.
+func TestNoWordOfAWorkerIsTold(t *testing.T) {
+	secret := internalToken("alice")
+	for _, text := range []string{
+		secret + "\r\n\r\n",
+		"HTTP/1.1 " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: " + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + secret + "\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n1\r\na\r\n0\r\n" + secret + "\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n" + secret + "\r\n\r\n",
+	} {
+		up := newWorker(t, say("%s", text))
+		w := newWorld(t, map[string]netip.AddrPort{"alice": up.address()}, nil)
+		w.do("POST", call, modern...)
+		eventually(t, "it is told", func() bool { return w.last().Outcome != "" })
+		if x := w.last(); x.Err == nil || strings.Contains(x.Err.Error(), secret) {
+			t.Errorf("%.60q: told %.200v", text, x.Err)
+		}
+	}
+}

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -23,10 +26,11 @@ const (
 	smallBody = 32 << 10
 )
 
-// What is over its bound.
+// What is over its bound, or no answer at all.
 var (
-	errHeaders = errors.New("the headers of the answer are over the limit")
-	errAnswer  = errors.New("the answer is over the limit")
+	errHeaders   = errors.New("the headers of the answer are over the limit")
+	errAnswer    = errors.New("the answer is over the limit")
+	errMalformed = errors.New("the answer is not one of HTTP/1.1")
 )
 
 // A link is one connection to a worker, for one request and its answer.
@@ -122,12 +126,25 @@ func (l *link) roundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
+// wordless keeps what a worker said out of the error, and so out of logs: it may be a token, or what its client sent. What the
+// connection itself says stays.
+func wordless(err error) error {
+	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, errHeaders) || errors.Is(err, errAnswer) || errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return errMalformed
+}
+
 func (l *link) receive(r *http.Request) (*http.Response, error) {
 	reader := bufio.NewReader(&l.in)
 	for range interim + 1 {
 		response, err := http.ReadResponse(reader, r)
 		if err != nil {
-			return nil, err
+			return nil, wordless(err)
 		}
 		switch code := response.StatusCode; {
 		case code == http.StatusSwitchingProtocols, code < 100, code > 599:

@@ -194,6 +194,16 @@ func TestPassedPipeEnd(t *testing.T) {
 	<-done
 }
 
+// TestNoDiskIsNotAFullDisk: a folder of the kernel's own has no room for anything, and no disk.
+func TestNoDiskIsNotAFullDisk(t *testing.T) {
+	h := sandboxtest.New(t)
+	h.Tenant(t, "alice", "")
+	res, out := h.Run(t, t.Context(), job.Spec{Tenant: "alice", Mode: job.Login, Cwd: "/proc", Command: []byte("pwd")})
+	if len(res.Hints) != 0 || out.Stdout() != "/proc\n" {
+		t.Errorf("got %+v %q %s", res, out.Stdout(), out.Stderr())
+	}
+}
+
 // TestRefusedCommandsLeaveNothing: what cannot be started says so, and the sandbox goes on.
 func TestRefusedCommandsLeaveNothing(t *testing.T) {
 	h := sandboxtest.New(t)

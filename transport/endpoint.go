@@ -12,10 +12,15 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"playground/catalogue"
 )
 
 // errClosed is the cause of ending a tenant's calls.
 var errClosed = errors.New("the endpoint was closed")
+
+// errTooManyLarge is for clients.
+var errTooManyLarge = errors.New("too many large requests at once: wait for the answers to earlier ones, then try again")
 
 // callerKey is where a caller travels in the SDK's TokenInfo, the one thing that it hands from a request to its handler
 // without mixing up requests: a context is that of the session's first request.
@@ -163,13 +168,28 @@ func (e *endpoint) middleware(stateful bool) mcp.Middleware {
 			defer stop()
 			if call, ok := req.(*mcp.CallToolRequest); ok {
 				if call.Params.Name == "read" && !e.load.takeLarge(ctx, who) {
-					return nil, errors.New("too many large requests at once: wait for the answers to earlier ones, then try again")
+					return nil, errTooManyLarge
 				}
-				return e.call(ctx, who, call, func() (mcp.Result, error) { return next(ctx, method, req) })
+				return e.call(ctx, who, call, func() (mcp.Result, error) {
+					return e.answer(ctx, who, func() (mcp.Result, error) { return next(ctx, method, req) })
+				})
 			}
 			return next(ctx, method, req)
 		}
 	}
+}
+
+// answer runs a tool. A large page of output needs a place until its client has taken it: as text it can be several times as large, and
+// nobody can make a client read. What waits for a place holds no page: asking for one again loses nothing.
+func (e *endpoint) answer(ctx context.Context, who *caller, run func() (mcp.Result, error)) (mcp.Result, error) {
+	result, err := run()
+	if r, _ := result.(*mcp.CallToolResult); r == nil || catalogue.OutputBytes(r) <= smallPage || e.load.tryLarge(who) {
+		return result, err
+	}
+	if !e.load.takeLarge(ctx, who) {
+		return nil, errTooManyLarge
+	}
+	return run()
 }
 
 // call measures one tool call and keeps its panic from ending the whole process, which serves other tenants too.

@@ -11,7 +11,8 @@ import (
 const (
 	requestsPerTenant = 1500     // POST requests at once: polls that wait for news are many and small
 	smallBody         = 64 << 10 // a body up to this size counts as small
-	largeRequests     = 8        // requests with a larger body, and reads of files, at once
+	smallPage         = 16 << 10 // a page of output up to this size counts as small
+	largeRequests     = 8        // requests with a larger body, batches, larger pages, and reads of files, at once
 	placeTime         = bodyTime // how long a request waits for a place among the large ones
 )
 
@@ -49,6 +50,21 @@ func (l *load) end(who *caller) {
 		who.large = false
 		<-l.places
 	}
+}
+
+// tryLarge takes a place if there is one now.
+func (l *load) tryLarge(who *caller) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if who.large || who.ended {
+		return who.large
+	}
+	select {
+	case l.places <- struct{}{}:
+		who.large = true
+	default:
+	}
+	return who.large
 }
 
 // takeLarge waits for a place among the tenant's large requests. A request needs only one, however many files a batch reads.

@@ -1,9 +1,13 @@
 package transport_test
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -96,5 +100,45 @@ func TestUnreadFilesAreBounded(t *testing.T) {
 	runtime.ReadMemStats(&now)
 	if now.HeapAlloc > 250<<20 {
 		t.Errorf("40 answers that nobody takes hold %d bytes", now.HeapAlloc)
+	}
+}
+
+// Each call of a batch has an answer of its own, and a page of output is as large as a file, so that a batch is a large request.
+func TestBatchesAreLarge(t *testing.T) {
+	w := newWorld(t, nil)
+	started := w.do(http.MethodPost, toolCall(1, "job_exec", m{"session": "pg-alice", "command": "sleep 100"}, nil))
+	id := regexp.MustCompile(`job-[0-9a-z]+`).FindString(started.body)
+	if started.status != http.StatusOK || id == "" {
+		t.Fatalf("%d %s", started.status, started.body)
+	}
+	address := strings.TrimSuffix(strings.TrimPrefix(w.url, "http://"), "/mcp")
+	send := func(body string) net.Conn {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer tok-alice\r\nContent-Type: application/json\r\n"+
+			"Accept: */*\r\nMcp-Protocol-Version: 2025-03-26\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		return conn
+	}
+	for range 8 {
+		send("[" + toolCall(2, "job_poll", m{"job_id": id, "wait_ms": 20000}, nil) + "]")
+	}
+	time.Sleep(300 * time.Millisecond) // until they have their places; without one the test proves less
+	late := send("[" + toolCall(4, "exec", m{"session": "pg-alice", "command": "echo it is served"}, nil) + "]")
+	one := make([]byte, 1)
+	_ = late.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	if _, err := late.Read(one); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a ninth batch is served at once: %v", err)
+	}
+	if got := w.do(http.MethodPost, toolCall(5, "exec", m{"session": "pg-alice", "command": "echo small"}, nil)); !strings.Contains(got.body, "small") {
+		t.Errorf("the tenant's own small request: %d %.200s", got.status, got.body)
+	}
+	w.do(http.MethodPost, toolCall(3, "job_cancel", m{"job_id": id}, nil)) // upon which all polls are answered
+	_ = late.SetReadDeadline(time.Now().Add(20 * time.Second))
+	answer, err := http.ReadResponse(bufio.NewReader(late), nil)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("the ninth batch: %v %v", answer, err)
 	}
 }

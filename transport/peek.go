@@ -13,8 +13,9 @@ import (
 	"playground/catalogue"
 )
 
-// batchCalls bounds a JSON-RPC batch, which only the version 2025-03-26 has: its calls run at once.
-const batchCalls = 32
+// batchCalls bounds a JSON-RPC batch, which only the version 2025-03-26 has: its calls run at once, and each of their answers may be
+// as large as an answer can be.
+const batchCalls = 8
 
 // bodyTime bounds how long a body may take to arrive. It is not the server's ReadTimeout, because that would also end
 // the watch for a client that goes away during a long call.

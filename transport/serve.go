@@ -85,6 +85,14 @@ func (t *Transport) servePost(s *stream, r *http.Request, e *endpoint, who *call
 		refused.write(s, m.id)
 		return
 	}
+	if m.batch && !e.load.takeLarge(r.Context(), who) {
+		tooMany("too many large requests at once").write(s, nil)
+		return
+	}
+	// A revocation while the body came has not seen this request: its token is looked up once more.
+	if _, ok := t.authenticate(s, r); !ok {
+		return
+	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	s.answers(m.id)
 	session := r.Header.Get("Mcp-Session-Id")

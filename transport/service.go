@@ -35,6 +35,10 @@ func (t *Transport) serveBy(service Service, s *stream, r *http.Request, who *ca
 			refused.write(s, nil)
 			return
 		}
+		// A revocation while the body came has not seen this request: its token is looked up once more.
+		if _, ok := t.authenticate(s, r); !ok {
+			return
+		}
 	}
 	service.Serve(s, r, who.tenant, body)
 }

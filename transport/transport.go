@@ -130,8 +130,20 @@ func (t *Transport) Server(h http.Handler) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
+		ConnContext:       narrow,
 		ErrorLog:          log.New(errorLog{t.options.Logger}, "", 0),
 	}
+}
+
+// sendBuffer is what the kernel may hold of the answers on one connection. By itself it takes megabytes, of memory that all
+// connections of the host share, for a client that does not read.
+const sendBuffer = 128 << 10
+
+func narrow(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*net.TCPConn); ok {
+		_ = c.SetWriteBuffer(sendBuffer) // best effort: without it there is more to hold
+	}
+	return ctx
 }
 
 // Forget closes a tenant's sessions, streams and calls: its token was revoked or its sandbox destroyed. The next request

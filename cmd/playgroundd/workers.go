@@ -128,8 +128,9 @@ type roads struct {
 
 	local localtcp.Dialer
 
-	mu    sync.Mutex // guards known
-	known map[string]network
+	mu      sync.Mutex // guards what follows
+	known   map[string]network
+	forgets int // how often a network may have changed
 }
 
 // A network is what was found out of a tenant's.
@@ -145,6 +146,7 @@ func (r *roads) forget(tenant string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, tenant)
+	r.forgets++
 }
 
 // networkOf returns a tenant's network.
@@ -152,6 +154,7 @@ func (r *roads) networkOf(ctx context.Context, tenant string) (jail.Network, err
 	now := time.Now()
 	r.mu.Lock()
 	n, ok := r.known[tenant]
+	forgets := r.forgets
 	r.mu.Unlock()
 	if ok && now.Before(n.until) {
 		return n.of, nil
@@ -162,7 +165,9 @@ func (r *roads) networkOf(ctx context.Context, tenant string) (jail.Network, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known[tenant] = network{sandbox.Network, now.Add(networkTime)}
+	if r.forgets == forgets { // or what was asked for is no longer true
+		r.known[tenant] = network{sandbox.Network, now.Add(networkTime)}
+	}
 	return sandbox.Network, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,7 +36,40 @@ func hindrances() []attempt {
 			_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
 			return err
 		}},
+		// Without memory or threads it would end with a page of stacks in the daemon's log.
+		{"limit init", func() error {
+			var limit unix.Rlimit
+			if err := unix.Prlimit(1, unix.RLIMIT_DATA, nil, &limit); err != nil {
+				return err
+			}
+			return unix.Prlimit(1, unix.RLIMIT_DATA, &unix.Rlimit{Cur: 1, Max: limit.Max}, nil)
+		}},
 	}
+}
+
+// forge sends process 1 and its threads a signal that says it is not from a process, and so looks like a fault of their own.
+func forge(sig unix.Signal, threads []int) {
+	info := [16]uint64{uint64(sig), 0xffffffff} // siginfo_t: si_signo, si_errno, and SI_QUEUE as si_code
+	at := uintptr(unsafe.Pointer(&info))
+	unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, 1, uintptr(sig), at)
+	unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, 1<<32|1, uintptr(sig), at) // the kernel looks at the low half
+	for _, tid := range threads {
+		unix.RawSyscall6(unix.SYS_RT_TGSIGQUEUEINFO, 1, uintptr(tid), uintptr(sig), at, 0, 0)
+	}
+	if fd, err := unix.PidfdOpen(1, 0); err == nil {
+		unix.RawSyscall6(unix.SYS_PIDFD_SEND_SIGNAL, uintptr(fd), uintptr(sig), at, 0, 0, 0)
+		unix.Close(fd)
+	}
+	// The news of a pipe, as any signal that its reader likes.
+	var p [2]int
+	if unix.Pipe(p[:]) != nil {
+		return
+	}
+	unix.FcntlInt(uintptr(p[0]), unix.F_SETOWN, 1)
+	unix.FcntlInt(uintptr(p[0]), unix.F_SETSIG, int(sig))
+	unix.FcntlInt(uintptr(p[0]), unix.F_SETFL, unix.O_ASYNC)
+	unix.Write(p[1], []byte("x"))
+	time.Sleep(10 * time.Millisecond) // so that what was sent has come before the next
 }
 
 // starve starts count processes that spin on one processor: as idle ones, or each in a session, and so in a scheduling group,

@@ -205,6 +205,9 @@ func signals() {
 			unix.RawSyscall(unix.SYS_TGKILL, 1, uintptr(tid), uintptr(sig))
 		}
 	}
+	for _, sig := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGABRT} {
+		forge(sig, threads)
+	}
 	fmt.Println("sent to", len(threads))
 }
 

@@ -43,6 +43,7 @@ const (
 	offArg0   = 16
 	offArg1   = 24
 	offArg2   = 32
+	high      = 4 // from an argument's low half to its high one
 )
 
 // filter is the system-call filter of a job for one architecture. Arguments are compared by their low
@@ -87,6 +88,7 @@ func filter(machine *arch.Info) []bpf.Instruction {
 		permit, nofam,
 	}
 	program = append(program, pairsAndLeases(machine)...)
+	program = append(program, initsPeace(machine)...)
 	for _, name := range refusedSyscalls {
 		if _, ok := machine.SyscallNames[name]; ok { // some exist on one architecture only
 			program = append(program, skipUnless(number(name), 1), eperm)
@@ -104,11 +106,28 @@ func pairsAndLeases(machine *arch.Info) []bpf.Instruction {
 		skipUnless(uint32(machine.SyscallNames["socketpair"]), 4),
 		load(offArg0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, fail(unix.EAFNOSUPPORT), permit,
 		// A lease on a file makes whoever opens it next wait for fs.lease-break-time: a daemon at the pile, another tenant at
-		// what they share.
-		skipUnless(uint32(machine.SyscallNames["fcntl"]), 5),
-		load(offArg1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipTrue: 1},
+		// what they share. F_SETSIG: see initsPeace.
+		skipUnless(uint32(machine.SyscallNames["fcntl"]), 6),
+		load(offArg1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETSIG, SkipTrue: 1},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: setDelegation, SkipTrue: 1}, fail(unix.EPERM), permit,
 	}
+}
+
+// initsPeace refuses what would end a job's init, whose uid is the job's, with a page of stacks in the daemon's log: a signal that
+// says it is not from a process, which Go's runtime takes for a fault of its own (sigFromUser of runtime/os_linux.go), and a limit
+// below what it needs. Process ids are 32 bits for the kernel too, and the init's is 1.
+func initsPeace(machine *arch.Info) []bpf.Instruction {
+	permit, refuse := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}, fail(unix.EPERM)
+	var program []bpf.Instruction
+	for _, name := range []string{"rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64"} {
+		program = append(program, skipUnless(uint32(machine.SyscallNames[name]), 4),
+			load(offArg0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 1, SkipTrue: 1}, permit, refuse)
+	}
+	// Whom a pidfd stands for no filter can see; a null pointer stands for the kernel's own words.
+	return append(program, skipUnless(uint32(machine.SyscallNames["pidfd_send_signal"]), 6),
+		load(offArg2), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 3},
+		load(offArg2+high), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1}, permit, refuse)
 }
 
 func load(off uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: off, Size: 4} }

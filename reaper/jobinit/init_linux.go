@@ -336,8 +336,8 @@ func (j *jobInit) reap(conn *seqpacket.Conn, leader int) (End, error) {
 	}
 }
 
-// diskFull reports whether the filesystem of the command's folder has no room left.
+// diskFull reports whether the filesystem of the command's folder has no room left. One without blocks, such as /proc, never had any.
 func diskFull(dir string) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(dir, &st) == nil && st.Bavail*uint64(st.Bsize) < 64<<10
+	return unix.Statfs(dir, &st) == nil && st.Blocks > 0 && st.Bavail*uint64(st.Bsize) < 64<<10
 }
