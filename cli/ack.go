@@ -37,6 +37,10 @@ func (e *Env) Ack(ctx context.Context) error {
 	}
 	fmt.Fprintf(e.Stdout, "acknowledged: the end of a job of tenant %q was not proved on %s\n", status.Lost.Tenant, when(status.Lost.Since))
 	for _, left := range status.Lost.Pids {
+		if left.Pid < 0 { // kill(1) would take -1 for every process
+			fmt.Fprintf(e.Stdout, "  jail %d was left; see whether it is still the same: jls -d -j %d\n", -left.Pid, -left.Pid)
+			continue
+		}
 		fmt.Fprintf(e.Stdout, "  process %d was left; end it if it still runs\n", left.Pid)
 	}
 	if status.Lost.Unknown {

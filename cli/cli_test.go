@@ -230,11 +230,14 @@ func TestNetworkWarning(t *testing.T) {
 
 // A suite that does not work is told, and the command fails, so that a script notices.
 func TestStatusOfABrokenSuite(t *testing.T) {
-	lost := &job.Lost{Since: time.Unix(1_700_000_000, 0), Tenant: "alice", Pids: []job.Leftover{{Pid: 4711}}}
+	lost := &job.Lost{Since: time.Unix(1_700_000_000, 0), Tenant: "alice", Pids: []job.Leftover{{Pid: 4711}, {Pid: -17}}} // a jail is told by a number below zero
 	e, stdout, _ := env(t, fakeUsers{status: userapi.Status{Lost: lost}}, false)
 	err := e.Status(t.Context())
 	if !errors.Is(err, fault.ProofLost) || !strings.Contains(stdout.String(), "4711") {
 		t.Errorf("got %v and %s, want ProofLost and the process", err, stdout)
+	}
+	if strings.Contains(stdout.String(), "-17") || !strings.Contains(stdout.String(), "left jail") {
+		t.Errorf("a jail is shown as a process:\n%s", stdout)
 	}
 	began := time.Now()
 	if err := e.Ready(t.Context(), time.Minute); !errors.Is(err, fault.ProofLost) {

@@ -75,6 +75,10 @@ func (e *Env) showStatus(s userapi.Status, workers string) error {
 	if s.Lost != nil {
 		lines = append(lines, [2]string{"PROOF LOST", fmt.Sprintf("since %s, tenant %s", when(s.Lost.Since), s.Lost.Tenant)})
 		for _, left := range s.Lost.Pids {
+			if left.Pid < 0 {
+				lines = append(lines, [2]string{"  left jail", strconv.Itoa(-left.Pid)})
+				continue
+			}
 			lines = append(lines, [2]string{"  left process", strconv.Itoa(left.Pid)})
 		}
 	}

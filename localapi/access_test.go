@@ -45,6 +45,7 @@ var who = map[string]string{
 	"jaild POST /v1/templates":                    "operators",
 	"jaild GET /v1/templates":                     "callers",
 	"jaild DELETE /v1/templates/{name}":           "operators",
+	"jaild POST /v1/audit/{file}/seal":            "callers",
 
 	"reaperd POST /v1/exec":                    "callers",
 	"reaperd POST /v1/jobs":                    "callers",
@@ -93,7 +94,8 @@ func named(name string) localapi.Access {
 func tables() map[string][]localapi.Route {
 	callers, operators, runners := named("callers"), named("operators"), named("runners")
 	return map[string][]localapi.Route{
-		"jaild": jailapi.Routes(nil, noTemplates{}, jailapi.Access{Callers: callers, Runners: runners, Operators: operators}),
+		"jaild": append(jailapi.Routes(nil, noTemplates{}, jailapi.Access{Callers: callers, Runners: runners, Operators: operators}),
+			jailapi.AuditRoutes(nil, jailapi.Access{Callers: callers, Runners: runners, Operators: operators})...),
 		"reaperd": slices.Concat(jobapi.Routes(nil, nil, jobapi.Access{Callers: callers, Operators: operators}),
 			serviceapi.Routes(nil, operators), workerapi.NewService(nil).Routes(callers)),
 		"facultyd":    facultyapi.Routes(noWorkers{}, facultyapi.Access{Callers: callers, Operators: operators}),
@@ -119,7 +121,7 @@ func TestWhoMay(t *testing.T) {
 				t.Errorf("%s: got %v, want the rule %s", name, err, want)
 			}
 			answer := httptest.NewRecorder()
-			path := strings.NewReplacer("{tenant}", "ann", "{id}", "x", "{name}", "x").Replace(route.Path)
+			path := strings.NewReplacer("{tenant}", "ann", "{id}", "x", "{name}", "x", "{file}", "x").Replace(route.Path)
 			handler.ServeHTTP(answer, httptest.NewRequest(route.Method, path, strings.NewReader("{}")))
 			if answer.Code != http.StatusForbidden || !strings.Contains(answer.Body.String(), "rule:"+want) {
 				t.Errorf("%s: %d %s", name, answer.Code, answer.Body)

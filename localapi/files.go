@@ -52,13 +52,12 @@ func ReceiveFiles(conn *net.UnixConn, maxData, maxFiles int) ([]byte, []*os.File
 	data := make([]byte, maxData)
 	// Room for one more than asked for, to tell a greedy peer from a correct one. The padding may admit yet another.
 	oob := make([]byte, unix.CmsgSpace((maxFiles+1)*4))
-	// ReadMsgUnix asks for MSG_CMSG_CLOEXEC by itself on Linux and FreeBSD; the test holds it to that.
-	n, oobn, flags, _, err := conn.ReadMsgUnix(data, oob)
+	n, oobn, flags, err := receive(conn, data, oob)
 	if err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, nil, io.EOF
-		}
 		return nil, nil, fmt.Errorf("cannot receive files: %w", err)
+	}
+	if n == 0 && oobn == 0 {
+		return nil, nil, io.EOF
 	}
 	fds, err := rights(oob[:oobn])
 	switch {
@@ -79,6 +78,27 @@ func ReceiveFiles(conn *net.UnixConn, maxData, maxFiles int) ([]byte, []*os.File
 		files[i] = os.NewFile(uintptr(fd), "received")
 	}
 	return data[:n], files, nil
+}
+
+// receive is ReadMsgUnix, which on FreeBSD makes descriptors close-on-exec only after it has them: a program that was started
+// meanwhile would inherit them.
+func receive(conn *net.UnixConn, data, oob []byte) (n, oobn, flags int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	readErr := raw.Read(func(fd uintptr) bool {
+		for {
+			n, oobn, flags, _, err = unix.Recvmsg(int(fd), data, oob, unix.MSG_CMSG_CLOEXEC)
+			if !errors.Is(err, unix.EINTR) {
+				return !errors.Is(err, unix.EAGAIN)
+			}
+		}
+	})
+	if readErr != nil { // a deadline, or the connection was closed
+		err = readErr
+	}
+	return n, oobn, flags, err
 }
 
 // rights returns the descriptors of all control messages, those read before an error too.

@@ -6,36 +6,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SF_APPEND (sappnd) and UF_APPEND (uappnd) of sys/stat.h.
-const (
-	sfAppend = 0x40000
-	ufAppend = 0x4
-)
+// sfAppend is SF_APPEND (sappnd) of sys/stat.h.
+const sfAppend = 0x40000
 
-// lockAppendOnly sets sappnd, keeping the other flags, and says what that is worth. Only root may set it; the owner's own uappnd
-// is better than nothing, and is not called enforcement.
-func lockAppendOnly(f *os.File) Enforcement {
+// lockAppendOnly sets sappnd, keeping the other flags, and says whether it is set and what that is worth. Only root may set it. The
+// owner's own uappnd would be no help: the owner can clear it, and zfs does not have it.
+func lockAppendOnly(f *os.File) (kept Enforcement, set bool) {
 	fd := int(f.Fd())
 	flags, ok := fileFlags(fd)
 	if !ok {
-		return Enforcement{Reason: "the file's flags cannot be read"}
+		return Enforcement{Reason: "the file's flags cannot be read"}, false
 	}
 	if flags&sfAppend == 0 {
 		unix.Fchflags(fd, int(flags|sfAppend))
 		if flags, ok = fileFlags(fd); !ok || flags&sfAppend == 0 {
-			unix.Fchflags(fd, int(flags|ufAppend))
-			return Enforcement{Reason: "only root may set sappnd (chflags(1)); uappnd, which the file's owner can clear, is all there is"}
+			return Enforcement{Reason: "only root may set sappnd (chflags(1))"}, false
 		}
 	}
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil {
-		return Enforcement{Reason: "sappnd is set; what it is worth is not known, because the filesystem cannot be asked"}
+		return Enforcement{Reason: "sappnd is set; what it is worth is not known, because the filesystem cannot be asked"}, true
 	}
 	level, err := unix.SysctlUint32("kern.securelevel")
 	if err != nil {
-		return Enforcement{Reason: "sappnd is set; what it is worth is not known, because the securelevel cannot be read"}
+		return Enforcement{Reason: "sappnd is set; what it is worth is not known, because the securelevel cannot be read"}, true
 	}
-	return flagWorth(unix.ByteSliceToString(fstypeBytes(st)), int(int32(level)))
+	return flagWorth(unix.ByteSliceToString(fstypeBytes(st)), int(int32(level))), true
 }
 
 func fileFlags(fd int) (uint32, bool) {

@@ -13,8 +13,8 @@ func unlockAppendOnly(t testing.TB, path string) {
 		t.Error(err)
 		return
 	}
-	if st.Flags&(sfAppend|ufAppend) != 0 {
-		if err := unix.Chflags(path, int(st.Flags&^(sfAppend|ufAppend))); err != nil {
+	if st.Flags&sfAppend != 0 {
+		if err := unix.Chflags(path, int(st.Flags&^sfAppend)); err != nil {
 			t.Error(err)
 		}
 	}

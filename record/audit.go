@@ -80,6 +80,10 @@ type Audit struct {
 	day    string
 	spoilt bool // the last file is not to be written to again
 	lock   Enforcement
+	locked bool                               // the flag is set, whatever it is worth
+	tried  time.Time                          // when it was last looked after
+	own    func(*os.File) (Enforcement, bool) // lockAppendOnly
+	seal   func(file string) error
 }
 
 // Enforcement says whether the kernel keeps an audit file from being changed other than at its end, and what that is worth or why
@@ -90,13 +94,14 @@ type Enforcement struct {
 }
 
 // OpenAudit opens the audit files in folder, which it makes with mode 0750; the files have mode 0640. Each is made append-only
-// where the kernel lets this process do so: by sappnd on FreeBSD, by the append attribute on Linux. Enforcement tells. Such files can be
-// removed only after the flag was cleared by hand, tests included.
-func OpenAudit(folder string) (*Audit, error) {
+// where the kernel lets this process do so: by sappnd on FreeBSD, by the append attribute on Linux. Where it does not, seal, if not
+// nil, has somebody do it who may, by the file's name in folder; what failed is tried again at a later write. Enforcement tells.
+// Such files can be removed only after the flag was cleared by hand, tests included.
+func OpenAudit(folder string, seal func(file string) error) (*Audit, error) {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return nil, fmt.Errorf("cannot make audit folder: %w", err)
 	}
-	a := &Audit{folder: folder, now: time.Now, max: maxAuditFile}
+	a := &Audit{folder: folder, now: time.Now, max: maxAuditFile, own: lockAppendOnly, seal: seal}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.reopen(); err != nil {
@@ -112,7 +117,8 @@ func (a *Audit) Enforcement() Enforcement {
 	return a.lock
 }
 
-// Write appends whole lines. After an error the next write begins another file, so that half a line is always a file's last.
+// Write appends whole lines. After an error the next write begins another file, unless this one still ends in a whole line: half a
+// line is always a file's last, and a disk that is full for long leaves no heap of files that nobody may remove.
 func (a *Audit) Write(lines []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,11 +126,14 @@ func (a *Audit) Write(lines []byte) (int, error) {
 		if err := a.reopen(); err != nil {
 			return 0, err
 		}
+	} else if since := a.now().Sub(a.tried); !a.locked && (since >= sealAgain || since < 0) {
+		a.secure()
 	}
 	n, err := a.file.Write(lines)
 	a.size += int64(n)
 	if err != nil {
-		a.abandon()
+		a.file.Close()
+		a.file = nil
 	}
 	return n, err
 }
@@ -137,8 +146,9 @@ func (a *Audit) Sync() error {
 		return fs.ErrClosed
 	}
 	err := a.file.Sync()
-	if err != nil { // what the kernel dropped then, it does not report again
-		a.abandon()
+	if err != nil { // what the kernel dropped then, it does not report again: what the file holds at its end is not known
+		a.file.Close()
+		a.file, a.spoilt = nil, true
 	}
 	return err
 }
@@ -156,12 +166,6 @@ func (a *Audit) Close() error {
 }
 
 func (a *Audit) today() string { return a.now().UTC().Format("2006-01-02") }
-
-// abandon gives the file up after an error: what it holds at its end is not known.
-func (a *Audit) abandon() {
-	a.file.Close()
-	a.file, a.spoilt = nil, true
-}
 
 func (a *Audit) name(day string, number int) string {
 	return filepath.Join(a.folder, fmt.Sprintf("records-%s-%06d.jsonl", day, number))
@@ -224,8 +228,24 @@ func (a *Audit) use(name, day string) error {
 		return fmt.Errorf("cannot use audit file %q: %w", name, err)
 	}
 	a.file, a.size, a.day, a.spoilt = file, info.Size(), day, false
-	a.lock = lockAppendOnly(file)
+	a.secure()
 	return nil
+}
+
+// sealAgain is how long a file that could not be made append-only waits until that is tried again, at a write.
+const sealAgain = time.Minute
+
+// secure makes the file append-only, by its own right or by somebody else's.
+func (a *Audit) secure() {
+	a.tried = a.now()
+	if a.lock, a.locked = a.own(a.file); a.locked || a.seal == nil {
+		return
+	}
+	if err := a.seal(filepath.Base(a.file.Name())); err != nil {
+		a.lock.Reason += "; asking for it failed: " + err.Error()
+		return
+	}
+	a.lock, a.locked = a.own(a.file)
 }
 
 var fileForm = regexp.MustCompile(`^records-\d{4}-\d{2}-\d{2}-\d{6}\.jsonl$`)

@@ -16,7 +16,7 @@ import (
 // openAudit opens audit files that are unlocked at the end of the test.
 func openAudit(t testing.TB, folder string) *Audit {
 	t.Helper()
-	a, err := OpenAudit(folder)
+	a, err := OpenAudit(folder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,5 +300,94 @@ func TestVerifyWhileAppending(t *testing.T) {
 	callers.Wait()
 	if report := mustVerify(t, l); report.Unaudited != 0 {
 		t.Errorf("%+v", report)
+	}
+}
+
+// A process that may not make its files append-only has it done for each file, and again after it failed.
+func TestAuditSealedByAnother(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "audit")
+	var asked []string
+	answer := errors.New("nobody is there")
+	a := openAudit(t, folder)
+	a.own = func(*os.File) (Enforcement, bool) { return Enforcement{Reason: "not by me"}, false }
+	a.seal = func(file string) error {
+		asked = append(asked, file)
+		return answer
+	}
+	now := time.Now().Add(48 * time.Hour) // another file is begun
+	a.now = func() time.Time { return now }
+	a.locked = false
+	write := func(wait time.Duration, want int) {
+		t.Helper()
+		now = now.Add(wait)
+		if _, err := a.Write([]byte("x\n")); err != nil {
+			t.Fatal(err)
+		}
+		if len(asked) != want || asked[len(asked)-1] != last(mustFiles(t, a)) {
+			t.Errorf("asked for %q, want %d times", asked, want)
+		}
+	}
+	write(0, 1)
+	if kept := a.Enforcement(); kept.Enforced || kept.Reason != "not by me; asking for it failed: nobody is there" {
+		t.Errorf("%+v", kept)
+	}
+	write(sealAgain, 2)
+	write(time.Second, 2)
+	write(-time.Hour, 3) // a clock that is set back stops nothing
+	write(48*time.Hour, 4)
+	answer, a.own = nil, func(*os.File) (Enforcement, bool) { return Enforcement{}, len(asked) > 4 }
+	write(sealAgain, 5)
+	write(sealAgain, 5) // it is done
+}
+
+func mustFiles(t *testing.T, a *Audit) (bases []string) {
+	t.Helper()
+	names, err := a.files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		bases = append(bases, filepath.Base(name))
+	}
+	return bases
+}
+
+// A disk that refuses every write for hours leaves no file for each of them.
+func TestAuditRefusedWrites(t *testing.T) {
+	a := openAudit(t, filepath.Join(t.TempDir(), "audit"))
+	refuse := func() {
+		t.Helper()
+		name := a.file.Name()
+		a.file.Close()
+		var err error
+		if a.file, err = os.Open(name); err != nil { // not for writing
+			t.Fatal(err)
+		}
+		if _, err := a.Write([]byte("lost\n")); err == nil {
+			t.Fatal("it was written")
+		}
+	}
+	write := func(text string, want int) {
+		t.Helper()
+		if _, err := a.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if names := mustFiles(t, a); len(names) != want {
+			t.Errorf("files %q, want %d", names, want)
+		}
+	}
+	write("a\n", 1)
+	refuse()
+	write("b\n", 1)
+	write("half", 1)
+	refuse()
+	write("c\n", 2)
+	refuse()
+	write("d\n", 2)
+	for i, want := range []string{"a\nb\nhalf", "c\nd\n"} {
+		names, _ := a.files()
+		if got, err := os.ReadFile(names[i]); err != nil || string(got) != want {
+			t.Errorf("%s holds %q (%v), want %q", names[i], got, err, want)
+		}
 	}
 }

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 // appendForever writes a line to standard output for every append that was acknowledged: the ids, joined by spaces.
 func appendForever(folder string) error {
-	audit, err := OpenAudit(filepath.Join(folder, "audit"))
+	audit, err := OpenAudit(filepath.Join(folder, "audit"), nil)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func killedChild(t *testing.T, folder string, n int) (lines []string) {
 
 func checkSurvivors(t *testing.T, folder string, acknowledged map[string]bool) {
 	t.Helper()
-	audit, err := OpenAudit(filepath.Join(folder, "audit"))
+	audit, err := OpenAudit(filepath.Join(folder, "audit"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,8 @@ func serve(ctx context.Context, h rootd.Host) error {
 		h.Log.Warn().Msg(eventIsolationNone)
 	}
 	access := jailapi.Access{Callers: h.Callers, Runners: h.Own, Operators: h.Own}
-	socket, err := h.Serve(h.Config.JailSocket(), jailapi.Routes(sandboxes, templates, access), 0)
+	audit := jailapi.AuditRoutes(sealer(h.Config.RecordAudit(), h.Config.TransportUser), access)
+	socket, err := h.Serve(h.Config.JailSocket(), append(jailapi.Routes(sandboxes, templates, access), audit...), 0)
 	if err != nil {
 		return err
 	}

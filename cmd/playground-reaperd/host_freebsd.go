@@ -110,7 +110,7 @@ func recordLeft(names []string, lost job.LostStore, log zerolog.Logger) error {
 	if len(left) == 0 && !record.Unknown {
 		return nil
 	}
-	record.Pids = append(record.Pids, left...)
+	add(record, left)
 	log.Error().Strs("jails", names).Msg(eventProofLost)
 	return lost.Save(record)
 }

@@ -101,7 +101,7 @@ func watchProof(ctx context.Context, manager *job.Manager, log zerolog.Logger) e
 		if record == nil {
 			continue
 		}
-		log.Error().Interface("pids", record.Pids).Str("tenant", record.Tenant).Str("job", record.JobID).Msg(eventProofLost)
+		named(log.Error(), record.Pids).Str("tenant", record.Tenant).Str("job", record.JobID).Msg(eventProofLost)
 		for manager.Lost() != nil {
 			select {
 			case <-ctx.Done():

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -29,7 +30,33 @@ func recoverJournal(j reaper.Journal, limit time.Duration, lost job.LostStore, l
 	if record == nil {
 		record = &job.Lost{Since: time.Now().Round(0), Reason: "an earlier playground-reaperd ended before it had proved what it was ending"}
 	}
-	record.Pids = append(record.Pids, left...)
-	log.Error().Interface("pids", left).Msg(eventProofLost)
+	add(record, left)
+	named(log.Error(), left).Msg(eventProofLost)
 	return lost.Save(record)
+}
+
+// add puts what is left on record, once: every start finds it again.
+func add(record *job.Lost, left []job.Leftover) {
+	for _, l := range left {
+		if !slices.Contains(record.Pids, l) {
+			record.Pids = append(record.Pids, l)
+		}
+	}
+}
+
+// named says in a line of the log what was left. A jail, whose number is below zero in the record, must not look like a process:
+// kill(1) would take -1 for every one.
+func named(line *zerolog.Event, left []job.Leftover) *zerolog.Event {
+	processes, jails := []job.Leftover{}, []int(nil)
+	for _, l := range left {
+		if l.Pid < 0 {
+			jails = append(jails, -l.Pid)
+			continue
+		}
+		processes = append(processes, l)
+	}
+	if len(jails) > 0 {
+		line = line.Ints("jails", jails)
+	}
+	return line.Interface("pids", processes)
 }

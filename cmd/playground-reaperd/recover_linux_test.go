@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"playground/job"
 	"playground/procfs"
 	"playground/reaper"
 )
@@ -59,5 +63,27 @@ func TestRecoverJournal(t *testing.T) {
 	}
 	if _, err := os.Stat(entry); err == nil {
 		t.Error("its entry stays")
+	}
+}
+
+// A jail that was left is told by its number, and never as a process.
+func TestNamed(t *testing.T) {
+	var text bytes.Buffer
+	log := zerolog.New(&text)
+	named(log.Error(), []job.Leftover{{Pid: -1}, {Pid: 4711, Start: 9}}).Msg(eventProofLost)
+	if want := `{"level":"error","jails":[1],"pids":[{"pid":4711,"start":9}],"message":"proof_lost"}`; strings.TrimSpace(text.String()) != want {
+		t.Errorf("got %s, want %s", &text, want)
+	}
+}
+
+// What is left is found at every start, and is no more for that.
+func TestAddOnce(t *testing.T) {
+	var record job.Lost
+	for range 2 {
+		add(&record, []job.Leftover{{Pid: -1}, {Pid: 4711, Start: 9}})
+	}
+	add(&record, []job.Leftover{{Pid: 4711, Start: 10}})
+	if want := []job.Leftover{{Pid: -1}, {Pid: 4711, Start: 9}, {Pid: 4711, Start: 10}}; !slices.Equal(record.Pids, want) {
+		t.Errorf("got %v, want %v", record.Pids, want)
 	}
 }

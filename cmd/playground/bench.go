@@ -23,6 +23,9 @@ func benchCommand(env *cli.Env) *cobra.Command {
 			if o.Rounds < 1 || seconds < 1 {
 				return usage("playground bench: --rounds and --seconds must be at least 1")
 			}
+			if err := oneFolder("playground bench"); err != nil {
+				return err
+			}
 			report, err := bench.Run(ctx, o)
 			if err != nil {
 				return err

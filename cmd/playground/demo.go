@@ -17,6 +17,9 @@ import (
 
 // runDemo decides whether this host can isolate, and plays the demonstration. Only the demonstration may go on without.
 func runDemo(ctx context.Context, env *cli.Env) error {
+	if err := oneFolder("playground demo"); err != nil {
+		return err
+	}
 	options := demo.Options{Env: env, Out: env.Stdout, Colour: isTerminal(os.Stdout)}
 	// Folders that do not exist yet, as those of the demonstration.
 	folder := filepath.Join(os.TempDir(), "playground-demo-"+strconv.Itoa(os.Getpid()))

@@ -20,6 +20,9 @@ func upCommand(env *cli.Env) *cobra.Command {
 			if env.Config != "" { // a state folder has its own; to ignore the other would start another suite than was meant
 				return usage("playground up: the configuration is the one in the state folder; name that with --state instead of -c")
 			}
+			if err := oneFolder(cmd.CommandPath()); err != nil {
+				return err
+			}
 			signals := make(chan os.Signal, 2)
 			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 			defer signal.Stop(signals)

@@ -36,14 +36,21 @@ func checkLost(ctx context.Context, ask hostStatus, logger zerolog.Logger) (erro
 	if status.Lost == nil {
 		return nil, true
 	}
-	pids := make([]int, 0, len(status.Lost.Pids))
+	pids, jails := []int{}, []int(nil)
 	for _, left := range status.Lost.Pids {
+		if left.Pid < 0 { // a jail by its number: kill(1) would take -1 for every process
+			jails = append(jails, -left.Pid)
+			continue
+		}
 		pids = append(pids, left.Pid)
 	}
-	logger.Error().Str("tenant", status.Lost.Tenant).Str("job", status.Lost.JobID).Time("since", status.Lost.Since).
+	event, hint := logger.Error(), "end the processes that the log names, then run: playground ack"
+	if len(jails) > 0 {
+		event, hint = event.Ints("jails", jails), "look at the jails that the log names (jls -d -j NUMBER; a boot gives numbers anew), end what is left, then run: playground ack"
+	}
+	event.Str("tenant", status.Lost.Tenant).Str("job", status.Lost.JobID).Time("since", status.Lost.Since).
 		Ints("pids", pids).Bool("others", status.Lost.Unknown).Str("reason", status.Lost.Reason).Msg(eventProofLost)
-	return fault.New(fault.ProofLost, "the end of a job was not proved: all starts are refused").
-		WithHint("end the processes that the log names, then run: playground ack"), true
+	return fault.New(fault.ProofLost, "the end of a job was not proved: all starts are refused").WithHint("%s", hint), true
 }
 
 // watchLost is the task that ends the daemon when proof is lost: it must not look healthy while nothing can start.

@@ -48,6 +48,20 @@ func TestLostProofEndsTheDaemon(t *testing.T) {
 	})
 }
 
+// What is left may be a jail, which is told by a number below zero. Nobody may take that for a process: kill -9 -1 ends them all.
+func TestLostJailsAreNoProcesses(t *testing.T) {
+	var log bytes.Buffer
+	err, answered := checkLost(t.Context(), func(context.Context) (job.HostStatus, error) {
+		return job.HostStatus{Lost: &job.Lost{Pids: []job.Leftover{{Pid: -1}, {Pid: 4711}, {Pid: -17}}}}, nil
+	}, zerolog.New(&log))
+	if !errors.Is(err, fault.ProofLost) || !answered || !strings.Contains(fault.HintOf(err), "jls -d -j") {
+		t.Errorf("got %v (hint %q)", err, fault.HintOf(err))
+	}
+	if text := log.String(); !strings.Contains(text, `"jails":[1,17]`) || !strings.Contains(text, `"pids":[4711]`) {
+		t.Error(text)
+	}
+}
+
 func TestWatchEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

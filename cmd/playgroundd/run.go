@@ -105,7 +105,7 @@ func serve(ctx context.Context, c config.Config, path string, logger zerolog.Log
 		}),
 		forget: endpoint.Forget, forgetOperator: endpoint.ForgetOperator, operator: c.Work.Operator, security: daemon.Security(logger),
 	}
-	loops, err := openWork(ctx, c, workParts{accounts: accounts, starter: starter{workerapi.NewClient(c.ReaperSocket())},
+	loops, err := openWork(ctx, c, workParts{accounts: accounts, starter: starter{workerapi.NewClient(c.ReaperSocket())}, jails: jails,
 		sandbox: computers(c, jails, jobs), status: operator.Status, logger: logger, around: around{path, jails.Probe, jobs.Probe}})
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"playground/fault"
 	"playground/inference"
 	"playground/localapi"
+	"playground/localapi/jailapi"
 	"playground/localapi/userapi"
 	"playground/policy"
 	"playground/record"
@@ -49,6 +50,7 @@ type work struct {
 type workParts struct {
 	accounts *account.Store
 	starter  workloop.Starter
+	jails    *jailapi.Client
 	sandbox  tool.Sandbox
 	status   func(context.Context) (userapi.Status, error)
 	logger   zerolog.Logger
@@ -56,7 +58,7 @@ type workParts struct {
 }
 
 // openWork opens the log, ends the runs that an earlier process left, and prepares the routes. The caller closes it.
-func openWork(ctx context.Context, c config.Config, parts workParts) (w *work, err error) {
+func openWork(ctx context.Context, c config.Config, parts workParts) (opened *work, err error) {
 	broker, err := newBroker(c.Work)
 	if err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func openWork(ctx context.Context, c config.Config, parts workParts) (w *work, e
 	if err != nil {
 		return nil, err
 	}
-	w = &work{counts: newWorkCounts()}
+	w := &work{counts: newWorkCounts()} // not the result, which an error's return empties before the deferred call
 	defer func() {
 		if err != nil {
 			w.close()
@@ -73,7 +75,7 @@ func openWork(ctx context.Context, c config.Config, parts workParts) (w *work, e
 	}()
 	rules := newRules()
 	options := record.Options{Key: key, Check: workloop.Check(rules)}
-	if w.audit, err = openAudit(c.RecordAudit()); err != nil {
+	if w.audit, err = openAudit(c.RecordAudit(), parts.jails); err != nil {
 		return nil, err
 	}
 	if w.audit != nil { // a nil *Audit would be an io.Writer that is not nil
@@ -84,6 +86,9 @@ func openWork(ctx context.Context, c config.Config, parts workParts) (w *work, e
 	if w.log, err = record.Open(c.Records(), options); err != nil {
 		return nil, err
 	}
+	if damage := w.log.Damage(); damage != nil { // it can be read, and asked what is wrong with it
+		parts.logger.Error().Err(damage).Str("hint", workloop.DamagedHint).Msg(eventDamaged)
+	}
 	if c.Work.HostTools {
 		if err := os.MkdirAll(c.Workspace(), 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make workspace: %w", err)
@@ -92,7 +97,7 @@ func openWork(ctx context.Context, c config.Config, parts workParts) (w *work, e
 	w.engine, err = workloop.New(ctx, workloop.Options{
 		Log: w.log, Rules: rules, Broker: broker, Starter: parts.starter, Sandbox: parts.sandbox,
 		Operator: c.Work.Operator, DataDir: c.Work.DataDir, Workspace: c.Workspace(), HostTools: c.Work.HostTools,
-		Capacity: c.Work.Capacity, StopGrace: c.Work.StopGrace, Notify: notices{parts.logger, w.counts}.take,
+		Capacity: c.Work.Capacity, MaxTokens: c.Work.MaxTokens, StopGrace: c.Work.StopGrace, Notify: notices{parts.logger, w.counts}.take,
 	})
 	if err != nil {
 		return nil, err

@@ -123,7 +123,7 @@ func (s *Spec) script() []byte {
 	const head = `set -eu
 umask 022
 SRC=/workspace/src OUT=/workspace/out HOME=/workspace/scratch TMPDIR=/workspace/scratch/tmp
-PATH=/usr/local/go/bin:/usr/local/cargo/bin:$PATH
+PATH=/usr/local/go/bin:/usr/local/cargo/bin:/usr/local/bin:$PATH
 export SRC OUT HOME TMPDIR PATH
 mkdir -p "$OUT" "$HOME" "$TMPDIR"
 cp -R "$SRC" "$HOME/tree"
@@ -138,16 +138,21 @@ cd "$HOME/tree"
 	return []byte(head + "eval \"$1\"\n")
 }
 
+// fewJobs: as many compilers as a large host has processors would not fit into a sandbox's memory.
+const fewJobs = `jobs=$(getconf _NPROCESSORS_ONLN) || jobs=2
+[ "$jobs" -le 4 ] || jobs=4
+`
+
 func (s *Spec) goScript() string {
 	text := "export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-buildvcs=false GOCACHE=\"$HOME/cache\" GOPATH=\"$HOME/go\" GOTELEMETRY=off\n"
 	if !s.Network {
 		text += "export GOPROXY=off\n"
 	}
-	return text + `command -v go >/dev/null || { echo "there is no go in this sandbox's PATH: install it on the host (Linux) or into the template (FreeBSD)" >&2; exit 127; }
+	return text + fewJobs + `command -v go >/dev/null || { echo "there is no go in this sandbox's PATH: install it on the host (Linux) or into the template (FreeBSD)" >&2; exit 127; }
 go version
 while [ $# -gt 1 ]; do
 	echo "building $1 from $2"
-	go build -trimpath -ldflags '-s -w' -o "$OUT/$1" "$2"
+	go build -p "$jobs" -trimpath -ldflags '-s -w' -o "$OUT/$1" "$2"
 	shift 2
 done
 `
@@ -158,11 +163,11 @@ func (s *Spec) cargoScript() string {
 	if s.Network {
 		offline = ""
 	}
-	return `command -v cargo >/dev/null || { echo "there is no cargo in this sandbox's PATH: install it on the host (Linux) or into the template (FreeBSD)" >&2; exit 127; }
+	return fewJobs + `command -v cargo >/dev/null || { echo "there is no cargo in this sandbox's PATH: install it on the host (Linux) or into the template (FreeBSD)" >&2; exit 127; }
 cargo --version
 while [ $# -gt 1 ]; do
 	echo "building $1 from target $2"
-	cargo build --release --locked ` + offline + ` --target-dir "$HOME/target" --bin "$2"
+	cargo build --release --locked --jobs "$jobs" ` + offline + ` --target-dir "$HOME/target" --bin "$2"
 	cp "$HOME/target/release/$2" "$OUT/$1"
 	shift 2
 done

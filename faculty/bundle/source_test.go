@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -200,6 +201,18 @@ func TestHalfMadeCohorts(t *testing.T) {
 	for _, reference := range []string{"tool@", "tool@zz", "none", "Tool", "../tool"} {
 		if _, err := s.Find(reference); err == nil {
 			t.Errorf("found %q", reference)
+		}
+	}
+}
+
+// Compilers of packages, which are all that a FreeBSD template has, lie in /usr/local/bin, and a clean command's PATH is without it.
+func TestBuildersFindPackages(t *testing.T) {
+	for _, builder := range []Builder{BuilderGo, BuilderCargo, BuilderCommand} {
+		s := Spec{Builder: builder}
+		_, path, _ := strings.Cut(string(s.script()), "\nPATH=")
+		path, _, _ = strings.Cut(path, "\n")
+		if !slices.Contains(strings.Split(path, ":"), "/usr/local/bin") {
+			t.Errorf("%s looks in %s", builder, path)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package rootd
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 // readyPeriod is how often waitReady asks.
 const readyPeriod = 100 * time.Millisecond
 
-// waitReady waits until the running daemon answers at its socket. Every answer will do, a refusal too.
+// waitReady waits until the running daemon answers at its socket. Every answer will do, a refusal too; a socket that this user may not
+// reach gives none, whatever is behind it.
 func waitReady(ctx context.Context, name, socket string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -22,6 +24,9 @@ func waitReady(ctx context.Context, name, socket string, timeout time.Duration) 
 	defer client.Close()
 	for {
 		err := client.Do(ctx, "GET", "/", nil, nil)
+		if errors.Is(err, fs.ErrPermission) { // the kernel's word: a daemon's own refusal does not wrap it
+			return err
+		}
 		if !errors.Is(err, fault.Unavailable) && ctx.Err() == nil {
 			return nil
 		}

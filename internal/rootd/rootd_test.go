@@ -88,6 +88,22 @@ func TestWaitReady(t *testing.T) {
 	_ = (<-served).Close()
 }
 
+// Whoever may not reach the socket is not told that the daemon serves.
+func TestWaitReadyOfOthers(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root reaches every socket")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir, 0o700)
+	err := waitReady(t.Context(), "x", filepath.Join(dir, "x.sock"), time.Minute)
+	if !errors.Is(err, fault.Denied) || fault.HintOf(err) == "" {
+		t.Errorf("got %v, want denied", err)
+	}
+}
+
 func TestMakeDir(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	if err := makeDir(dir, 0o711); err != nil {
