@@ -70,6 +70,11 @@ func Inspect(body []byte) (Message, *BadMessage) {
 	if string(m["jsonrpc"]) != `"2.0"` {
 		return invalid(`the message has no "jsonrpc": "2.0"`, "MCP speaks JSON-RPC 2.0")
 	}
+	if odd := found.ID == nil && m["id"] != nil; odd || found.Method == "" || m["error"] != nil { // as few messages are
+		if _, err := jsonrpc.DecodeMessage(body); err != nil {
+			return invalid("the message is no request, notification or response", "an id is a string or a whole number up to 2^53, and a response has that of its request")
+		}
+	}
 	if problem := checkParams(found.Method, m["params"]); problem != "" {
 		return Message{}, &BadMessage{jsonrpc.CodeInvalidParams, problem, "see the MCP specification of " + found.Method, found.ID}
 	}
@@ -82,7 +87,7 @@ var memberKinds = map[string]byte{
 }
 
 // checkParams says what is wrong with the params of the methods that clients call first; "" for nothing, or for params so large
-// that only their beginning counts.
+// that only the SDK looks into them.
 func checkParams(method string, params []byte) string {
 	switch method {
 	case "initialize", "tools/list", "tools/call":

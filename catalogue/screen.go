@@ -92,20 +92,33 @@ func (s *screen) take(line []byte, tooLong bool) error {
 	return err
 }
 
-// inspectLine is Inspect for a line. A batch is for the SDK to judge, which knows whether the client's version has them.
+// inspectLine is Inspect for a line. Of a batch it looks at the form alone: the SDK answers its calls one by one, and knows whether
+// the client's version has batches.
 func inspectLine(line []byte) *BadMessage {
 	line = bytes.TrimSpace(line)
-	batch := bytes.HasPrefix(line, []byte("["))
+	var batch []json.RawMessage
 	switch {
 	case !utf8.Valid(line):
 		return &BadMessage{jsonrpc.CodeParseError, "the message is not UTF-8", "send bytes as base64", nil}
-	case batch && json.Valid(line):
-		return nil
+	case json.Unmarshal(line, &batch) == nil && batch != nil:
+		return inspectBatch(batch)
 	case bytes.HasPrefix(line, []byte("{")) || !json.Valid(line):
 		_, bad := Inspect(line)
 		return bad
 	}
 	return &BadMessage{jsonrpc.CodeInvalidRequest, "that is not a JSON-RPC message", "send a JSON object", nil}
+}
+
+func inspectBatch(batch []json.RawMessage) *BadMessage {
+	for _, one := range batch {
+		if _, err := jsonrpc.DecodeMessage(one); err != nil {
+			return &BadMessage{jsonrpc.CodeInvalidRequest, "a part of the batch is not a JSON-RPC message", "send JSON objects", nil}
+		}
+	}
+	if len(batch) == 0 {
+		return &BadMessage{jsonrpc.CodeInvalidRequest, "the batch is empty", "send a JSON object", nil}
+	}
+	return nil
 }
 
 // Close implements io.Closer.

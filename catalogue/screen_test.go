@@ -39,17 +39,23 @@ func serveText(t *testing.T, in string) (answers map[string][]string, err error)
 // A line that is no message is answered, and does not end the service of those that are.
 func TestServeBadLines(t *testing.T) {
 	for name, c := range map[string]struct{ line, id, want string }{
-		"text":             {"not json", "null", "-32700"},
-		"cut off":          {`{"jsonrpc":"2.0","id":1,`, "null", "-32700"},
-		"two on one line":  {`{"jsonrpc":"2.0","id":1,"method":"ping"} {}`, "null", "-32700"},
-		"a number":         {"5", "null", "-32600"},
-		"not UTF-8":        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"write\",\"arguments\":{\"text\":\"\xff\"}}}", "null", "base64"},
-		"no method":        {`{"jsonrpc":"2.0","id":1}`, "1", "no method"},
-		"JSON-RPC 1":       {`{"jsonrpc":"1.0","id":1,"method":"ping"}`, "1", `\"jsonrpc\": \"2.0\"`},
-		"an id that rots":  {`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, "null", "2^53"},
-		"params a number":  {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":5}`, "1", "params must be an object"},
-		"a numeric name":   {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`, "1", "params.name must be a string"},
-		"longer than long": {strings.Repeat("x", 20<<20+1), "null", "over the limit"},
+		"text":                 {"not json", "null", "-32700"},
+		"cut off":              {`{"jsonrpc":"2.0","id":1,`, "null", "-32700"},
+		"two on one line":      {`{"jsonrpc":"2.0","id":1,"method":"ping"} {}`, "null", "-32700"},
+		"a number":             {"5", "null", "-32600"},
+		"not UTF-8":            {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"write\",\"arguments\":{\"text\":\"\xff\"}}}", "null", "base64"},
+		"no method":            {`{"jsonrpc":"2.0","id":1}`, "1", "no method"},
+		"JSON-RPC 1":           {`{"jsonrpc":"1.0","id":1,"method":"ping"}`, "1", `\"jsonrpc\": \"2.0\"`},
+		"an id that rots":      {`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, "null", "2^53"},
+		"params a number":      {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":5}`, "1", "params must be an object"},
+		"an id of no kind":     {`{"jsonrpc":"2.0","id":true,"method":"ping"}`, "null", "2^53"},
+		"an id of parts":       {`{"jsonrpc":"2.0","id":[1],"method":"ping"}`, "null", "2^53"},
+		"an answer to nothing": {`{"jsonrpc":"2.0","result":{}}`, "null", "no request, notification or response"},
+		"an error of no kind":  {`{"jsonrpc":"2.0","id":1,"error":5}`, "1", "no request, notification or response"},
+		"a batch of nothing":   {`[]`, "null", "the batch is empty"},
+		"a batch of numbers":   {`[5]`, "null", "a part of the batch"},
+		"a numeric name":       {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`, "1", "params.name must be a string"},
+		"longer than long":     {strings.Repeat("x", 20<<20+1), "null", "over the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answers, err := serveText(t, hello+c.line+"\r\n\n"+`{"jsonrpc":"2.0","id":"last","method":"tools/list"}`)

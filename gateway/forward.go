@@ -28,6 +28,7 @@ type forward struct {
 	header   http.Header // of the worker's answer, as far as the client gets it
 	status   int         // that the client got; 0 = none yet
 	cut      bool        // the answer is incomplete and its client must see that
+	whole    bool        // the client has all of the answer, whatever is still done here
 	placed   bool        // has a place among the exchanges
 }
 
@@ -103,14 +104,15 @@ func (x *forward) run(end context.Context) {
 	timer := time.AfterFunc(limit, func() { cancel(errTimeout) })
 	began := time.Now()
 	outcome, err := x.exchange(ctx)
+	took := time.Since(began)
 	timer.Stop()
 	stop()
 	cancel(nil)
 	x.leavePlace()
 	if outcome == Answered {
-		g.prepare(t, began)
+		g.prepare(t, began, x.whole)
 	}
-	g.options.Observe(Exchange{Tenant: t.worker.Tenant, Method: x.r.Method, Outcome: outcome, Status: x.status, Took: time.Since(began), Err: err})
+	g.options.Observe(Exchange{Tenant: t.worker.Tenant, Method: x.r.Method, Outcome: outcome, Status: x.status, Took: took, Err: err})
 	if x.cut {
 		panic(http.ErrAbortHandler) // net/http's way to end a connection in the middle of an answer
 	}
@@ -283,6 +285,7 @@ func (x *forward) sent(p []byte) (Outcome, error) {
 	if err != nil {
 		return Left, err
 	}
+	x.whole = true
 	return Answered, nil
 }
 

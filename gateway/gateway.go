@@ -75,7 +75,7 @@ type Options struct {
 	StreamTime         time.Duration // after which a stream (GET) ends, for its client to open another; 24 h
 }
 
-// A Conn is a connection to a worker: a net.Conn or the *os.File of a socket.
+// A Conn is a connection to a worker: a net.Conn, the *os.File of a socket, or what has a method Quiet as localtcp.Conn's.
 type Conn interface {
 	io.ReadWriteCloser
 	SetDeadline(time.Time) error

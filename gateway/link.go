@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -127,14 +126,11 @@ func (l *link) roundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // wordless keeps what a worker said out of the error, and so out of logs: it may be a token, or what its client sent. What the
-// connection itself says stays.
+// connection itself says stays: the kernel's error numbers are net.Errors too.
 func wordless(err error) error {
 	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, errHeaders) || errors.Is(err, errAnswer) || errors.Is(err, os.ErrClosed) {
 		return err
-	}
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return errno
 	}
 	return errMalformed
 }

@@ -87,13 +87,21 @@ func quiet(conn Conn) bool {
 }
 
 // prepare makes a spare connection, if the tenant's requests come quickly and one after another. Where several run at once the
-// processor is what is short, and not the time between them. The goroutine of the request that was just answered makes it: it has
-// nothing better to do, and another would have to be woken.
-func (g *Gateway) prepare(t *tenant, began time.Time) {
+// processor is what is short, and not the time between them. The goroutine of a request whose client has the whole answer makes it:
+// it has nothing better to do, and another would have to be woken. The end of a stream comes only when its goroutine is done.
+func (g *Gateway) prepare(t *tenant, began time.Time, whole bool) {
 	s, ctx := g.wanted(t, began)
-	if s == nil {
-		return
+	switch {
+	case s == nil:
+	case whole:
+		g.make(ctx, t, s)
+	default:
+		go g.make(ctx, t, s)
 	}
+}
+
+// make makes the connection of a spare that is wanted.
+func (g *Gateway) make(ctx context.Context, t *tenant, s *spare) {
 	defer g.work.Done()
 	defer close(s.made)
 	limited, cancel := context.WithTimeout(ctx, dialTime)

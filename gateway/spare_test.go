@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,6 +79,59 @@ func TestSpareWithSerialWorker(t *testing.T) {
 	}
 	_ = l.Close()
 	<-done
+}
+
+// Making a connection in advance costs nobody time, however long it takes: a stream's end does not wait for it, and no exchange is
+// said to have taken longer.
+func TestSlowSpare(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer string
+		whole  bool
+	}{
+		"whole":  {answer(200, "ok"), true},
+		"stream": {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ok\n\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := newWorker(t, say("%s", c.answer))
+			asked, hold := make(chan time.Time, 1), make(chan struct{})
+			release := sync.OnceFunc(func() { close(hold) })
+			defer time.AfterFunc(20*time.Second, release).Stop() // long after anybody should have had to wait
+			var w *world
+			w = newWorld(t, map[string]netip.AddrPort{"alice": up.address()}, func(o *gateway.Options, _ *transport.Options) {
+				o.Dial = func(_ context.Context, _ string, to netip.AddrPort) (gateway.Conn, error) {
+					w.dial("")
+					if len(w.dials()) == 3 { // the first two requests have connections of their own
+						asked <- time.Now()
+						<-hold
+					}
+					return net.Dial("tcp", to.String())
+				}
+			})
+			began := time.Now()
+			for range 2 {
+				began = time.Now()
+				if got := w.do("POST", call, modern...); got.status != 200 || !strings.Contains(got.body, "ok") {
+					t.Fatalf("%+v", got)
+				}
+			}
+			var dialled time.Time
+			select {
+			case dialled = <-asked:
+			case <-time.After(10 * time.Second):
+				t.Fatal("nothing was made in advance")
+			}
+			select {
+			case <-hold:
+				t.Error("the answer's end waited for the connection")
+			default:
+			}
+			release()
+			eventually(t, "both are told", func() bool { return w.told() == 2 })
+			if took := w.last().Took; c.whole && took > dialled.Sub(began) {
+				t.Errorf("it is said to have taken %v, and had %v", took, dialled.Sub(began))
+			}
+		})
+	}
 }
 
 func TestSpoiltSpares(t *testing.T) {

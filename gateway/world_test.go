@@ -253,6 +253,13 @@ func (w *world) dial(what string) {
 	w.dialled = append(w.dialled, what)
 }
 
+// told counts the exchanges that were observed.
+func (w *world) told() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.exchanges)
+}
+
 func (w *world) last() gateway.Exchange {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -127,8 +127,16 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) Quiet() bool {
 	var one [1]byte
 	var err error
-	c.raw(func(fd int) { _, _, err = unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) })
-	return errors.Is(err, unix.EAGAIN)
+	peek := func(fd int) { _, _, err = unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) }
+	if c.raw(peek) {
+		return errors.Is(err, unix.EAGAIN)
+	}
+	f := c.file() // one that was not made at once
+	if f == nil {
+		return false
+	}
+	raw, rawErr := f.SyscallConn()
+	return rawErr == nil && raw.Control(func(fd uintptr) { peek(int(fd)) }) == nil && errors.Is(err, unix.EAGAIN)
 }
 
 // SetDeadline is that of os.File.

@@ -200,16 +200,24 @@ func TestQuiet(t *testing.T) {
 		<-hold
 	})
 	c, gone := begin(t, &d, to), begin(t, &d, serve(t, func(*net.TCPConn) {}))
-	if !c.Quiet() {
+	watched := begin(t, &d, to)
+	watched.file() // as for one that was not made at once
+	if !c.Quiet() || !watched.Quiet() {
 		t.Error("its peer said nothing yet")
 	}
 	close(said)
-	for end := time.Now().Add(10 * time.Second); c.Quiet() || gone.Quiet(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); c.Quiet() || watched.Quiet() || gone.Quiet(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a peer that spoke, or left, is not noticed")
 		}
 	}
-	if n, err := c.Read(make([]byte, 8)); n != 1 || err != nil {
-		t.Error("what it said is lost:", n, err)
+	for _, c := range []*Conn{c, watched} {
+		if n, err := c.Read(make([]byte, 8)); n != 1 || err != nil {
+			t.Error("what it said is lost:", n, err)
+		}
+	}
+	_ = watched.Close()
+	if watched.Quiet() {
+		t.Error("a closed connection is of no use")
 	}
 }

