@@ -7,11 +7,8 @@ import "fmt"
 func flagWorth(fstype string, securelevel int) AppendOnly {
 	switch fstype {
 	case "ufs":
-	case "zfs":
-		// Neither zfs(8) rollback nor destroy asks for the securelevel.
-		if securelevel >= 1 {
-			return AppendOnly{Enforced: true, Reason: fmt.Sprintf("the sappnd flag is set and cannot be cleared at securelevel %d; host root can still roll the dataset back", securelevel)}
-		}
+	case "zfs": // it asks for the flag in writes only (zfs_vnops_os.c zfs_setattr, zfs_acl.c zfs_zaccess_delete)
+		return AppendOnly{Reason: "on zfs a file with the sappnd flag can be cut, renamed or removed all the same"}
 	default: // tmpfs checks the flag when a file is opened, not when it is written
 		return AppendOnly{Reason: fmt.Sprintf("on %.16s the sappnd flag does not stop every write", fstype)}
 	}

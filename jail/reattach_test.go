@@ -173,8 +173,8 @@ func TestFlagWorth(t *testing.T) {
 		{"ufs", -1, true, "host root can at securelevel -1"},
 		{"ufs", 0, true, "host root can"},
 		{"ufs", 1, true, "cannot be cleared at securelevel 1"},
-		{"zfs", 0, true, "host root can"},
-		{"zfs", 2, true, "roll the dataset back"},
+		{"zfs", 0, false, "cut, renamed or removed"},
+		{"zfs", 3, false, "cut, renamed or removed"},
 		{"tmpfs", 3, false, "tmpfs"},
 		{"nfs", 3, false, "nfs"},
 	} {

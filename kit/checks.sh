@@ -485,7 +485,8 @@ group_tests()
 		skips=$(grep -c -e '--- SKIP' "${attempt_log}" 2>/dev/null) || true
 		passes=$(grep -c -e '^--- PASS' "${attempt_log}" 2>/dev/null) || true
 		say "  ${folder}: ${passes:-0} tests passed, ${skips:-0} skipped; the log names them"
-		if [ "${kind}" = "host" ] && [ "${attempt_status}" -eq 0 ] && [ "${passes:-0}" -eq 0 ]; then
+		# From securelevel 1 on, tests that make append-only files are skipped: nobody could remove them again.
+		if [ "${kind}" = "host" ] && [ "${level}" -lt 1 ] && [ "${attempt_status}" -eq 0 ] && [ "${passes:-0}" -eq 0 ]; then
 			result fail "tests: ${folder} shows something" "1 or more tests passed" "none, and ${skips:-0} skipped"
 		fi
 	done <"${kit}/tests.list"

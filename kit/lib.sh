@@ -189,8 +189,10 @@ relay()
 	allowed "${relay_most}"
 	relay_most="${allowed_most}"
 	relay_cut="${allowed_cut}"
-	# It destroys its tenants before it ends.
-	timeout --foreground -k "$((300 * patience))" "${relay_most}" "$@" >"${relay_pipe}" 2>"${relay_log}" </dev/null &
+	# It destroys its tenants before it ends. With --within that is a part of clearing up.
+	relay_grace=$((300 * patience))
+	if [ "${within}" -gt 0 ] && [ "${relay_grace}" -gt $((reserve / 2)) ]; then relay_grace=$((reserve / 2)); fi
+	timeout --foreground -k "${relay_grace}" "${relay_most}" "$@" >"${relay_pipe}" 2>"${relay_log}" </dev/null &
 	child=$!
 	while IFS= read -r relay_line; do
 		case "${relay_line}" in

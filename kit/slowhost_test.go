@@ -72,6 +72,19 @@ func TestWithinCutsOff(t *testing.T) {
 	}
 }
 
+// A client that is stubborn takes no more than half of the time that is kept for clearing up.
+func TestWithinKeepsTimeToClearUp(t *testing.T) {
+	h := newHost(t)
+	h.write("bin/timeout", "#!/bin/sh\necho \"timeout $*\" >>\"$STUB/log\"\nexec /usr/bin/timeout \"$@\"\n", 0o755)
+	for within, grace := range map[string]string{"0": "300", "10": "100"} {
+		h.write("stub/log", "", 0o644)
+		out, code := h.run("--within", within, "--only", "acceptance")
+		if code != 0 || !regexp.MustCompile(`(?m)^timeout --foreground -k `+grace+` \d+ env `).MatchString(h.read("stub/log")) {
+			t.Errorf("within %s: exit %d\n%s\n%s", within, code, out, h.read("stub/log"))
+		}
+	}
+}
+
 // Whoever is killed leaves a summary of what was seen until then.
 func TestSummaryAfterEachGroup(t *testing.T) {
 	h := newHost(t, "STUB_HANG=1")

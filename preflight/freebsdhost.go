@@ -29,7 +29,6 @@ type freebsdFacts struct {
 	storage    storage
 	appendOnly error // of a probe in the state folder
 	zfs        zfsStorage
-	superOwner bool // vfs.zfs.super_owner: lets a file's owner do what only root may
 }
 
 // devfs is what is known of the device rules.

@@ -15,7 +15,7 @@ func goodFreeBSD() freebsdFacts {
 		modules: map[string]error{}, devfs: devfs{exists: true, hides: true}, now: earliest().AddDate(0, 6, 0),
 		appendOnly: errNotProbed,
 		zfs:        zfsStorage{properties: goodDataset()},
-		storage:    storage{resolved: "/var/db/playground", exists: true, mode: 0o750, freeBytes: 100 << 30, fstype: "zfs"},
+		storage:    storage{resolved: "/var/db/playground", exists: true, mode: 0o750, freeBytes: 100 << 30, fstype: "ufs"},
 	}
 }
 
@@ -98,9 +98,9 @@ func TestJudgeFreeBSD(t *testing.T) {
 		{"free memory unknown", func(f *freebsdFacts, _ *Options) { f.available = 0 }, "memory", Pass, []string{"installed"}},
 		{"full disk", func(f *freebsdFacts, _ *Options) { f.storage.freeBytes = 1 << 20 }, "disk", Warn, nil},
 
-		{"zfs", func(*freebsdFacts, *Options) {}, "append-only", Pass, []string{"roll back"}},
-		{"zfs with super_owner", func(f *freebsdFacts, _ *Options) { f.superOwner = true }, "append-only", Warn, []string{"super_owner=0"}},
-		{"ufs", func(f *freebsdFacts, _ *Options) { f.storage.fstype = "ufs" }, "append-only", Pass, []string{"ufs", "securelevel 2"}},
+		{"zfs", func(f *freebsdFacts, _ *Options) { f.storage.fstype = "zfs" }, "append-only", Warn, []string{"cut, renamed or removed", "on UFS", "sandbox.dataset"}},
+		{"zfs whatever the probe says", func(f *freebsdFacts, _ *Options) { f.storage.fstype, f.appendOnly = "zfs", errDecorative }, "append-only", Warn, []string{"sandbox.dataset"}},
+		{"ufs", func(*freebsdFacts, *Options) {}, "append-only", Pass, []string{"ufs", "securelevel 2"}},
 		{"ufs at 2", func(f *freebsdFacts, _ *Options) { f.storage.fstype, f.secure = "ufs", 2 }, "append-only", Pass, nil},
 		{"ufs, probe failed", func(f *freebsdFacts, _ *Options) { f.storage.fstype, f.appendOnly = "ufs", syscall.EOPNOTSUPP }, "append-only", Warn, nil},
 		{"ufs, probe found it decorative", func(f *freebsdFacts, _ *Options) { f.storage.fstype, f.appendOnly = "ufs", errDecorative }, "append-only", Warn, nil},

@@ -27,22 +27,20 @@ var errDecorative = errors.New("the filesystem takes sappnd and does not enforce
 // judgeFlags says whether piles are protected by the kernel, and against whom. The product works without, and says so.
 func judgeFlags(f freebsdFacts) Check {
 	const name = "append-only"
-	const elsewhere = "put the state folder on UFS or ZFS"
+	const elsewhere = "put the state folder on UFS"
 	fstype := f.storage.fstype
 	switch {
 	case !f.root:
 		return warn(name, "run as root", "piles can be rewritten: only root may set sappnd")
 	case f.storage.err != nil:
 		return warn(name, "", "unknown: the state folder's filesystem cannot be asked")
+	case fstype == "zfs":
+		// It asks for the flag when a file is written to, and nowhere else (zfs_vnops_os.c zfs_setattr, zfs_acl.c zfs_zaccess_delete).
+		return warn(name, elsewhere+"; sandboxes can be on ZFS all the same (sandbox.dataset)", "piles can be cut, renamed or removed: zfs heeds sappnd in writes only")
 	case fstype == "tmpfs", errors.Is(f.appendOnly, errDecorative):
 		return warn(name, elsewhere, "piles can be rewritten: %s takes sappnd but does not enforce it", fstype)
-	case fstype == "zfs" && f.superOwner:
-		return warn(name, "sysctl vfs.zfs.super_owner=0", "piles can be rewritten: vfs.zfs.super_owner lets a file's owner lift the flag")
 	case f.appendOnly != nil && !errors.Is(f.appendOnly, errNotProbed):
 		return warn(name, elsewhere, "piles can be rewritten: %v", f.appendOnly)
-	case fstype == "zfs":
-		// /dev/zfs knows no securelevel.
-		return pass(name, "zfs enforces sappnd; host root can still roll back or destroy a dataset, at any securelevel")
 	case fstype == "ufs" && f.secureErr == nil && f.secure == 1:
 		return pass(name, "ufs enforces sappnd; host root can still write to a disk that is not mounted, up to securelevel 2")
 	case fstype == "ufs":

@@ -32,9 +32,6 @@ func gather(ctx context.Context, o Options) freebsdFacts {
 		f.installed = memory
 	}
 	f.available = availablePages() * uint64(os.Getpagesize())
-	// Without ZFS there is no such sysctl, and no such danger.
-	owner, err := unix.SysctlUint32("vfs.zfs.super_owner")
-	f.superOwner = err == nil && owner != 0
 	f.appendOnly = fmt.Errorf("%w: at this securelevel the probe's file could not be removed", errNotProbed)
 	if f.root && !f.permanent() {
 		f.appendOnly = probeAppendOnly(o.StateDir)
@@ -162,6 +159,9 @@ func probeAppendOnly(dir string) (err error) {
 		return nil // it cannot be lifted at all
 	}
 	if _, err := unix.Pwrite(int(other.Fd()), []byte("new"), 0); err == nil {
+		return errDecorative
+	}
+	if err := other.Truncate(0); err == nil {
 		return errDecorative
 	}
 	return nil

@@ -111,8 +111,9 @@ func TestFlagWorth(t *testing.T) {
 		want   bool
 		text   string
 	}{
-		{"ufs", -1, true, "root can clear it"}, {"zfs", 0, true, "root can clear it"}, {"zfs", 1, true, "roll the dataset back"},
-		{"ufs", 2, true, "cannot be cleared"}, {"tmpfs", 3, false, "does not stop"}, {"nfs", 0, false, "does not stop"},
+		{"ufs", -1, true, "root can clear it"}, {"ufs", 2, true, "cannot be cleared"},
+		{"zfs", 0, false, "cut, renamed or removed"}, {"zfs", 3, false, "cut, renamed or removed"}, // at every level
+		{"tmpfs", 3, false, "does not stop"}, {"nfs", 0, false, "does not stop"},
 	} {
 		if got := flagWorth(c.fstype, c.level); got.Enforced != c.want || !strings.Contains(got.Reason, c.text) {
 			t.Errorf("%s at %d: %+v", c.fstype, c.level, got)

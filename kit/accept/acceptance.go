@@ -18,6 +18,7 @@ type acceptance struct {
 	*world
 	first, second *tenant
 	job           string // of first, for second to try
+	enforced      bool   // the session says that the kernel keeps piles append-only
 }
 
 // acceptance shows that tenants get what was promised. A wrong answer is a failed check; an error ends the play.
@@ -60,6 +61,7 @@ func (a *acceptance) opened(ctx context.Context) error {
 		isolation = "namespaces"
 	}
 	a.report.check(o.Isolation == isolation, "session: isolation", isolation, "%s", o.Isolation)
+	a.enforced = o.AppendOnly.Enforced
 	a.report.check(o.AppendOnly.Reason != "", "session: says whether piles are append-only", "a reason", "enforced %v: %s", o.AppendOnly.Enforced, o.AppendOnly.Reason)
 	if a.host.freebsd {
 		jails, err := a.host.jails(want, false)

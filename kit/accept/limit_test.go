@@ -80,3 +80,22 @@ func TestStoppedPlay(t *testing.T) {
 		t.Errorf("%d failed, %d skipped\n%s", r.failed, r.skipped, out.String())
 	}
 }
+
+// What the session does not promise is no failure, and nothing else is forgiven for that.
+func TestAttempted(t *testing.T) {
+	var out bytes.Buffer
+	a := &acceptance{world: &world{report: &report{out: &out}}}
+	for _, enforced := range []bool{false, true} {
+		a.enforced = enforced
+		a.attempted("remove the pile", "ok")
+	}
+	a.enforced = false
+	a.attempted("rewrite the pile", "ok")
+	a.attempted("shorten the pile", "EPERM")
+	verdicts := []string{"ok 1 - attempt: remove the pile # SKIP ", "not ok 2 - attempt: remove the pile |", "not ok 3 - attempt: rewrite the pile |", "ok 4 - attempt: shorten the pile | expected: an error | seen: EPERM"}
+	for _, want := range verdicts {
+		if !strings.Contains("\n"+out.String(), "\n"+want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func (p *workplay) verified(ctx context.Context) error {
 
 // audited looks at the files beside the log that only grow.
 func (p *workplay) audited(ctx context.Context) {
-	const name = "work: the log's audit files can only grow"
+	const name = "work: the log's audit files bear the append-only flag"
 	if !p.host.freebsd {
 		p.report.skip(name, "sappnd is FreeBSD's")
 		return
