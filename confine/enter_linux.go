@@ -202,7 +202,11 @@ func dropPrivileges() error {
 }
 
 func allThreads(what string, trap, a1, a2, a3 uintptr) error {
-	if _, _, errno := syscall.AllThreadsSyscall(trap, a1, a2, a3); errno != 0 {
+	_, _, errno := syscall.AllThreadsSyscall(trap, a1, a2, a3)
+	if errno == unix.ENOTSUP { // Go's own answer, where C may have threads that it does not know
+		return fmt.Errorf("cannot %s on all threads: this program was built with cgo (build it with CGO_ENABLED=0)", what)
+	}
+	if errno != 0 {
 		return fmt.Errorf("cannot %s: %w", what, errno)
 	}
 	return nil
