@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"playground/internal/sandboxtest"
 	"playground/job"
@@ -29,12 +28,25 @@ func TestExitAndOutput(t *testing.T) {
 func TestCancelKillsTheTree(t *testing.T) {
 	h := sandboxtest.New(t)
 	h.Tenant(t, "alice", "")
+	endTree(t, h, job.ErrCancelled, job.Cancelled)
+}
+
+// endTree ends a job that is a tree of five processes, none of which heeds SIGTERM, as soon as all of them are there.
+func endTree(t *testing.T, h *sandboxtest.Host, cause error, want job.Outcome) {
+	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(300*time.Millisecond, func() { cancel(job.ErrCancelled) })
-	res, out := h.Run(t, ctx, job.Spec{Tenant: "alice", Mode: job.Login, Command: []byte(
-		`trap '' TERM; (setsid sh -c "trap '' TERM; sleep 100 & sleep 101" &) ; sleep 102`)})
+	out := &sandboxtest.Output{Told: func(stdout string) {
+		if strings.Count(stdout, "up\n") == 2 {
+			cancel(cause)
+		}
+	}}
+	res, err := h.Runner.Run(ctx, job.Spec{Tenant: "alice", Mode: job.Login, Command: []byte(
+		`trap '' TERM; (setsid sh -c "trap '' TERM; sleep 100 & sleep 101 & echo up; wait" &) ; sleep 102 & echo up; wait`)}, out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Logf("%+v %s", res, out.Stderr())
-	if res.Outcome != job.Cancelled || !res.Cleanup.Proven || res.Cleanup.Killed < 4 {
+	if res.Outcome != want || !res.Cleanup.Proven || res.Cleanup.Killed != 5 {
 		t.Errorf("got %+v", res)
 	}
 }

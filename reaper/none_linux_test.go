@@ -29,13 +29,7 @@ func TestWithoutIsolation(t *testing.T) {
 	if !strings.HasPrefix(out.Stdout(), h.State) {
 		t.Errorf("working folder %q", out.Stdout())
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(200*time.Millisecond, func() { cancel(job.ErrTimedOut) })
-	res, _ = h.Run(t, ctx, job.Spec{Tenant: "alice", Mode: job.Login, Command: []byte(
-		`trap '' TERM; (setsid sh -c "trap '' TERM; sleep 100 & sleep 101" &) ; sleep 102`)})
-	if res.Outcome != job.TimedOut || !res.Cleanup.Proven || res.Cleanup.Killed < 4 {
-		t.Errorf("got %+v", res)
-	}
+	endTree(t, h, job.ErrTimedOut, job.TimedOut)
 }
 
 // TestLostProof: a proof that does not come in time is told as lost, with the process to look for, and found later.

@@ -40,8 +40,11 @@ func TestInitIsUsedAgain(t *testing.T) {
 		t.Error("the namespace of a job that left a process was used again")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(200*time.Millisecond, func() { cancel(job.ErrCancelled) })
-	out := &sandboxtest.Output{}
+	out := &sandboxtest.Output{Told: func(stdout string) {
+		if strings.Count(stdout, "\n") == 2 {
+			cancel(job.ErrCancelled)
+		}
+	}}
 	time.Sleep(30 * time.Millisecond)
 	if _, err := h.Runner.Run(ctx, job.Spec{Tenant: "alice", Mode: job.Login, Command: []byte("readlink /proc/self/ns/pid; cut -d' ' -f22 /proc/1/stat; sleep 100")}, out); err != nil {
 		t.Fatal(err)

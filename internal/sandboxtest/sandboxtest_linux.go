@@ -132,6 +132,10 @@ func (h *Host) Tenant(tb testing.TB, name string, network jail.Network) jail.San
 
 // Output is a job.Output that keeps everything.
 type Output struct {
+	// Told, if not nil, gets all of the standard output each time that there is more. What waits for a word of a command's, and not
+	// for a while, holds on a slow machine too.
+	Told func(stdout string)
+
 	mu             sync.Mutex
 	stdout, stderr strings.Builder
 }
@@ -140,10 +144,13 @@ type Output struct {
 func (o *Output) Write(s ring.Stream, p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s == ring.Stdout {
-		o.stdout.Write(p)
-	} else {
+	if s != ring.Stdout {
 		o.stderr.Write(p)
+		return
+	}
+	o.stdout.Write(p)
+	if o.Told != nil {
+		o.Told(o.stdout.String())
 	}
 }
 
