@@ -100,7 +100,7 @@ func unwritten(err error) *loop.Refusal {
 // noProvider is the refusal where no model can be asked.
 func noProvider() *loop.Refusal {
 	return hinted(refuse(CodeNoProvider, http.StatusServiceUnavailable, "this instance has no model provider"),
-		"set provider under [work] in playground.toml, and what it needs (\"echo\" needs nothing and tries it offline), then start playgroundd, or playground up, again")
+		"set work.provider in playground.toml, and what it needs (\"echo\" needs nothing and tries it offline), then start playgroundd, or playground up, again")
 }
 
 // notWaiting is the refusal of an answer that nobody waits for.
