@@ -27,6 +27,7 @@ type screen struct {
 	rest   []byte // of the line that is handed on
 	served bool   // a line was handed on
 	bad    *BadMessage
+	single bool // the client's version has no batches
 }
 
 func newScreen(in io.ReadCloser, out io.Writer) *screen {
@@ -70,7 +71,7 @@ func (s *screen) line() (line []byte, tooLong bool, err error) {
 
 // take hands a line on, or answers it.
 func (s *screen) take(line []byte, tooLong bool) error {
-	bad := inspectLine(line)
+	bad := s.inspect(line)
 	if tooLong {
 		bad = &BadMessage{jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is over the limit of %d bytes", maxLine), "write large files in parts", nil}
 	}
@@ -92,21 +93,36 @@ func (s *screen) take(line []byte, tooLong bool) error {
 	return err
 }
 
-// inspectLine is Inspect for a line. Of a batch it looks at the form alone: the SDK answers its calls one by one, and knows whether
-// the client's version has batches.
-func inspectLine(line []byte) *BadMessage {
+// inspect is Inspect for a line. Of a batch it looks at the form alone: the SDK answers its calls one by one.
+func (s *screen) inspect(line []byte) *BadMessage {
 	line = bytes.TrimSpace(line)
 	var batch []json.RawMessage
 	switch {
 	case !utf8.Valid(line):
 		return &BadMessage{jsonrpc.CodeParseError, "the message is not UTF-8", "send bytes as base64", nil}
-	case json.Unmarshal(line, &batch) == nil && batch != nil:
+	case bytes.HasPrefix(line, []byte("[")) && json.Unmarshal(line, &batch) == nil:
+		if s.single {
+			return &BadMessage{jsonrpc.CodeInvalidRequest, "this version of the protocol has no batches", "send one message a line", nil}
+		}
 		return inspectBatch(batch)
 	case bytes.HasPrefix(line, []byte("{")) || !json.Valid(line):
-		_, bad := Inspect(line)
+		m, bad := Inspect(line)
+		if m.Method == "initialize" && bad == nil {
+			s.single = !hasBatches(line)
+		}
 		return bad
 	}
 	return &BadMessage{jsonrpc.CodeInvalidRequest, "that is not a JSON-RPC message", "send a JSON object", nil}
+}
+
+// hasBatches reports whether an initialize request asks for one of the versions that have them. Every other one, known or not, is
+// answered with a version that has none.
+func hasBatches(initialize []byte) bool {
+	var m struct {
+		Params struct{ ProtocolVersion string }
+	}
+	err := json.Unmarshal(initialize, &m)
+	return err == nil && (m.Params.ProtocolVersion == "2024-11-05" || m.Params.ProtocolVersion == "2025-03-26")
 }
 
 func inspectBatch(batch []json.RawMessage) *BadMessage {

@@ -24,14 +24,23 @@ func serveText(t *testing.T, in string) (answers map[string][]string, err error)
 	err = catalogue.Serve(t.Context(), provider, "alice", catalogue.Options{}, io.NopCloser(strings.NewReader(in)), &out)
 	answers = map[string][]string{}
 	for line := range strings.Lines(out.String()) {
-		var m struct {
+		type message struct {
 			Version string `json:"jsonrpc"`
 			ID      json.RawMessage
 		}
-		if jsonErr := json.Unmarshal([]byte(line), &m); jsonErr != nil || m.Version != "2.0" {
+		var all []message
+		if !strings.HasPrefix(line, "[") {
+			line = "[" + line + "]"
+		}
+		if jsonErr := json.Unmarshal([]byte(line), &all); jsonErr != nil {
 			t.Errorf("%q: %v", line, jsonErr)
 		}
-		answers[string(m.ID)] = append(answers[string(m.ID)], line)
+		for _, m := range all {
+			if m.Version != "2.0" {
+				t.Errorf("%q", line)
+			}
+			answers[string(m.ID)] = append(answers[string(m.ID)], line)
+		}
 	}
 	return answers, err
 }
@@ -52,8 +61,8 @@ func TestServeBadLines(t *testing.T) {
 		"an id of parts":       {`{"jsonrpc":"2.0","id":[1],"method":"ping"}`, "null", "2^53"},
 		"an answer to nothing": {`{"jsonrpc":"2.0","result":{}}`, "null", "no request, notification or response"},
 		"an error of no kind":  {`{"jsonrpc":"2.0","id":1,"error":5}`, "1", "no request, notification or response"},
-		"a batch of nothing":   {`[]`, "null", "the batch is empty"},
-		"a batch of numbers":   {`[5]`, "null", "a part of the batch"},
+		"half a batch":         {`[{"jsonrpc":"2.0","id":1,"method":"ping"}`, "null", "-32700"},
+		"a batch":              {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "null", "no batches"},
 		"a numeric name":       {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`, "1", "params.name must be a string"},
 		"longer than long":     {strings.Repeat("x", 20<<20+1), "null", "over the limit"},
 	} {
@@ -69,6 +78,27 @@ func TestServeBadLines(t *testing.T) {
 				t.Errorf("%q", got)
 			}
 		})
+	}
+}
+
+// Older versions have batches: their calls are answered, and what is no batch is told.
+func TestServeBatches(t *testing.T) {
+	const call = `{"jsonrpc":"2.0","id":%,"method":"ping"}`
+	in := strings.Replace(hello, "2025-11-25", "2025-03-26", 1)
+	for _, line := range []string{"[]", "[5]", "[" + strings.Replace(call, "%", "1", 1) + "," + strings.Replace(call, "%", "2", 1) + "]", strings.Replace(call, "%", "3", 1)} {
+		in += line + "\n"
+	}
+	answers, err := serveText(t, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := strings.Join(answers["null"], ""); !strings.Contains(bad, "the batch is empty") || !strings.Contains(bad, "a part of the batch") || len(answers["null"]) != 2 {
+		t.Errorf("%q", answers)
+	}
+	for _, id := range []string{"1", "2", "3"} {
+		if len(answers[id]) != 1 {
+			t.Errorf("call %s: %q", id, answers)
+		}
 	}
 }
 
