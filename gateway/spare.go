@@ -2,11 +2,10 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"playground/localtcp"
 )
 
 // spareAge is how long a connection waits for a request: far less than any server waits for the first request of one.
@@ -66,24 +65,13 @@ func (g *Gateway) abandon(s *spare) {
 
 // quiet reports whether a connection is open and its peer has said nothing yet.
 func quiet(conn Conn) bool {
-	if c, ok := conn.(interface{ Quiet() bool }); ok { // it knows by itself
+	switch c := conn.(type) {
+	case interface{ Quiet() bool }:
 		return c.Quiet()
+	case syscall.Conn:
+		return localtcp.Quiet(c)
 	}
-	c, ok := conn.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var peekErr error
-	err = raw.Read(func(fd uintptr) bool {
-		var one [1]byte
-		_, _, peekErr = unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		return true
-	})
-	return err == nil && errors.Is(peekErr, unix.EAGAIN)
+	return false
 }
 
 // prepare makes a spare connection, if the tenant's requests come quickly and one after another. Where several run at once the
@@ -94,14 +82,14 @@ func (g *Gateway) prepare(t *tenant, began time.Time, whole bool) {
 	switch {
 	case s == nil:
 	case whole:
-		g.make(ctx, t, s)
+		g.makeSpare(ctx, t, s)
 	default:
-		go g.make(ctx, t, s)
+		go g.makeSpare(ctx, t, s)
 	}
 }
 
-// make makes the connection of a spare that is wanted.
-func (g *Gateway) make(ctx context.Context, t *tenant, s *spare) {
+// makeSpare makes the connection of a spare that is wanted.
+func (g *Gateway) makeSpare(ctx context.Context, t *tenant, s *spare) {
 	defer g.work.Done()
 	defer close(s.made)
 	limited, cancel := context.WithTimeout(ctx, dialTime)

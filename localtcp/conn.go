@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,20 +124,30 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return f.Read(p)
 }
 
-// Quiet reports whether the connection is open and its peer has said nothing yet. It is for connections that wait for their use.
+// Quiet is the function Quiet for a connection that may not have met the poller.
 func (c *Conn) Quiet() bool {
-	var one [1]byte
-	var err error
-	peek := func(fd int) { _, _, err = unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) }
-	if c.raw(peek) {
-		return errors.Is(err, unix.EAGAIN)
+	var quiet bool
+	if c.raw(func(fd int) { quiet = silent(fd) }) {
+		return quiet
 	}
 	f := c.file() // one that was not made at once
-	if f == nil {
+	return f != nil && Quiet(f)
+}
+
+// Quiet reports whether a connection is open and its peer has said nothing yet. It is for connections that wait for their use.
+func Quiet(c syscall.Conn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
 		return false
 	}
-	raw, rawErr := f.SyscallConn()
-	return rawErr == nil && raw.Control(func(fd uintptr) { peek(int(fd)) }) == nil && errors.Is(err, unix.EAGAIN)
+	var quiet bool
+	return raw.Control(func(fd uintptr) { quiet = silent(int(fd)) }) == nil && quiet
+}
+
+func silent(fd int) bool {
+	var one [1]byte
+	_, _, err := unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return errors.Is(err, unix.EAGAIN)
 }
 
 // SetDeadline is that of os.File.

@@ -58,7 +58,7 @@ type workParts struct {
 }
 
 // openWork opens the log, ends the runs that an earlier process left, and prepares the routes. The caller closes it.
-func openWork(ctx context.Context, c config.Config, parts workParts) (opened *work, err error) {
+func openWork(ctx context.Context, c config.Config, parts workParts) (_ *work, err error) {
 	broker, err := newBroker(c.Work)
 	if err != nil {
 		return nil, err

@@ -2,8 +2,6 @@ package escape
 
 import (
 	"fmt"
-	"runtime"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,7 +38,9 @@ func targets(p Plan) []confine.Attempt {
 			mode(fmt.Sprintf("trace process %d", pid), trace(pid)),
 			confine.Try(confine.Syscalls, fmt.Sprintf("read the environment of process %d", pid), sysctl("kern.proc.env", pid), unix.EPERM, unix.ECAPMODE, unix.ENOENT))
 	}
-	return append(all, confine.Try(confine.Limits, "open 1000 sockets", openMany(), unix.EMFILE))
+	// Local sockets, which capability mode allows and which lead nowhere.
+	local := func() (int, error) { return unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) }
+	return append(all, confine.Try(confine.Limits, "open 1000 sockets", thousand(local), unix.EMFILE))
 }
 
 func sysctl(name string, args ...int) error {
@@ -57,44 +57,6 @@ func trace(pid int) error {
 	return nil
 }
 
-func open(path string, flags int) error {
-	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
-	if err == nil {
-		unix.Close(fd)
-	}
-	return err
-}
-
-func connect(family int, to unix.Sockaddr) error {
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err = unix.Connect(fd, to); err == unix.EINPROGRESS {
-		return nil
-	}
-	return err
-}
-
-// openMany makes local sockets, which capability mode allows and which lead nowhere.
-func openMany() error {
-	var fds []int
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
-	for range 1000 {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		fds = append(fds, fd)
-	}
-	return nil
-}
-
 // UseUps is what a worker may not use up.
 func UseUps() []string { return []string{"cpu", "memory"} }
 
@@ -102,14 +64,8 @@ func UseUps() []string { return []string{"cpu", "memory"} }
 func UseUp(what string) {
 	switch what {
 	case "cpu":
-		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
-		}
+		spin()
 	case "memory":
-		const most, step = 1 << 30, 16 << 20
-		var all [][]byte
-		for range most / step { // what is not limited takes no more of the host
-			all = append(all, touched(step))
-		}
-		runtime.KeepAlive(all)
+		hog()
 	}
 }

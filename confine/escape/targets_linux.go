@@ -78,46 +78,8 @@ func appetite() []confine.Attempt {
 	return []confine.Attempt{
 		confine.Try(confine.Limits, "reserve 64 GiB", mapping(64<<30, unix.PROT_NONE), unix.ENOMEM),
 		confine.Try(confine.Limits, "map 1 GiB to write to", mapping(1<<30, unix.PROT_READ|unix.PROT_WRITE), unix.ENOMEM),
-		confine.Try(confine.Limits, "open 1000 files", openMany(), unix.EMFILE),
+		confine.Try(confine.Limits, "open 1000 files", thousand(func() (int, error) { return unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0) }), unix.EMFILE),
 	}
-}
-
-// openMany opens the root again and again.
-func openMany() error {
-	var fds []int
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
-	for range 1000 {
-		fd, err := unix.Open("/", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		fds = append(fds, fd)
-	}
-	return nil
-}
-
-func open(path string, flags int) error {
-	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
-	if err == nil {
-		unix.Close(fd)
-	}
-	return err
-}
-
-func connect(family int, to unix.Sockaddr) error {
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err = unix.Connect(fd, to); err == unix.EINPROGRESS {
-		return nil
-	}
-	return err
 }
 
 // execute would replace this worker if it could, and the rows after it would be missing.
@@ -149,15 +111,9 @@ func UseUps() []string { return []string{"cpu", "memory", "threads"} }
 func UseUp(what string) {
 	switch what {
 	case "cpu":
-		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
-		}
+		spin()
 	case "memory":
-		const most, step = 1 << 30, 16 << 20
-		var all [][]byte
-		for range most / step { // what is not limited takes no more of the host
-			all = append(all, touched(step))
-		}
-		runtime.KeepAlive(all)
+		hog()
 	case "threads":
 		for range 1 << 10 {
 			go syscall.Nanosleep(&syscall.Timespec{Sec: 60}, nil) // takes a thread

@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"sandbox":             {"job", "ring", "jail", "fault"},
 	"catalogue":           {"sandbox", "job", "ring", "jail", "fault"},
 	"transport":           {"account", "catalogue", "fault"},
-	"gateway":             {"transport", "fault", "tenancy"},
+	"gateway":             {"transport", "fault", "localtcp", "tenancy"},
 	"suite":               {"config", "fault"},
 	"launch":              {"fault"},
 	"cli":                 {"catalogue", "config", "confine", "confine/escape", "faculty", "faculty/bundle", "fault", "gateway", "jail", "job", "localapi/facultyapi", "localapi/jailapi", "localapi/jobapi", "localapi/userapi", "policy", "preflight", "record", "sandbox", "suite", "tenancy", "version", "workapi", "workloop", "workloop/loop"},
