@@ -89,6 +89,7 @@ var mayImport = map[string][]string{
 	"internal/mcpworker":   {},
 	"internal/adversary":   {},
 	"internal/workertest":  {},
+	"internal/socktest":    {"localapi"},
 	"internal/sandboxtest": {"jail", "job", "racct", "reaper", "ring"},
 	"sandbox/sandboxtest":  {"fault", "jail", "job", "ring"},
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"playground/faculty"
 	"playground/fault"
+	"playground/internal/socktest"
 	"playground/localapi"
 	"playground/localapi/facultyapi"
 )
@@ -66,25 +65,11 @@ func (f *fake) Report(id string, health faculty.Health) error {
 
 func serve(t *testing.T, f *fake, access facultyapi.Access) (*facultyapi.Client, *localapi.Client) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fac")
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "facultyd.sock")
-	listener, err := localapi.Listen(socket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := localapi.Server(localapi.Handler(facultyapi.Routes(f, access), localapi.Options{}))
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	client, raw := facultyapi.NewClient(socket), localapi.NewClient(socket)
+	path := socktest.Serve(t, localapi.Handler(facultyapi.Routes(f, access), localapi.Options{}))
+	client, raw := facultyapi.NewClient(path), localapi.NewClient(path)
 	t.Cleanup(func() {
 		client.Disconnect()
 		raw.Close()
-		server.Close()
-		<-done
-		os.RemoveAll(dir)
 	})
 	return client, raw
 }

@@ -3,9 +3,7 @@ package jailapi_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"playground/fault"
+	"playground/internal/socktest"
 	"playground/jail"
 	"playground/localapi"
 	"playground/localapi/jailapi"
@@ -104,27 +103,8 @@ func (f templates) Destroy(_ context.Context, name string) error {
 
 func serve(t *testing.T, f *fake, access jailapi.Access) *jailapi.Client {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "jail")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "jaild.sock")
-	ln, err := localapi.Listen(path, 0o660)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := localapi.Server(localapi.Handler(jailapi.Routes(f, templates{f}, access), localapi.Options{}))
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
-	client := jailapi.NewClient(path)
-	t.Cleanup(func() {
-		client.Disconnect()
-		server.Close()
-		if err := <-done; err != http.ErrServerClosed {
-			t.Errorf("Serve: %v", err)
-		}
-		os.RemoveAll(dir)
-	})
+	client := jailapi.NewClient(socktest.Serve(t, localapi.Handler(jailapi.Routes(f, templates{f}, access), localapi.Options{})))
+	t.Cleanup(client.Disconnect)
 	return client
 }
 

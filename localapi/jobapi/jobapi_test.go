@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"playground/fault"
+	"playground/internal/socktest"
 	"playground/job"
 	"playground/localapi"
 	"playground/localapi/jobapi"
@@ -97,29 +96,12 @@ func same(access localapi.Access) jobapi.Access {
 
 func serve(t testing.TB, jobs jobapi.Jobs, access jobapi.Access) (*jobapi.Client, *localapi.Client) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "reaperd.sock")
-	ln, err := localapi.Listen(path, 0o660)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts := localapi.Options{MaxBody: jobapi.BodyBytes(job.DefaultLimits())}
 	host, _ := jobs.(jobapi.Host) // nil where a test has no use for it
-	server := localapi.Server(localapi.Handler(jobapi.Routes(jobs, host, access), opts))
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
+	path := socktest.Serve(t, localapi.Handler(jobapi.Routes(jobs, host, access), localapi.Options{MaxBody: jobapi.BodyBytes(job.DefaultLimits())}))
 	client, raw := jobapi.NewClient(path), localapi.NewClient(path)
 	t.Cleanup(func() {
 		client.Disconnect()
 		raw.Close()
-		server.Close()
-		if err := <-done; err != http.ErrServerClosed {
-			t.Errorf("Serve: %v", err)
-		}
-		os.RemoveAll(dir)
 	})
 	return client, raw
 }

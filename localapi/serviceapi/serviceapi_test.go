@@ -3,8 +3,6 @@ package serviceapi_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"playground/fault"
+	"playground/internal/socktest"
 	"playground/job"
 	"playground/localapi"
 	"playground/localapi/serviceapi"
@@ -55,25 +54,11 @@ func (f *fake) List() []serviceapi.Service {
 
 func serve(t *testing.T, f *fake, access localapi.Access) (*serviceapi.Client, *localapi.Client) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "svc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "reaperd.sock")
-	listener, err := localapi.Listen(socket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := localapi.Server(localapi.Handler(serviceapi.Routes(f, access), localapi.Options{}))
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	client, raw := serviceapi.NewClient(socket), localapi.NewClient(socket)
+	path := socktest.Serve(t, localapi.Handler(serviceapi.Routes(f, access), localapi.Options{}))
+	client, raw := serviceapi.NewClient(path), localapi.NewClient(path)
 	t.Cleanup(func() {
 		client.Disconnect()
 		raw.Close()
-		server.Close()
-		<-done
-		os.RemoveAll(dir)
 	})
 	return client, raw
 }

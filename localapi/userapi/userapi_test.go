@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"playground/account"
 	"playground/fault"
+	"playground/internal/socktest"
 	"playground/jail"
 	"playground/localapi"
 	"playground/localapi/userapi"
@@ -103,28 +103,12 @@ func (f *fake) Status(context.Context) (userapi.Status, error) {
 
 func serve(t *testing.T, users userapi.Users, access localapi.Access) (client *userapi.Client, raw *localapi.Client) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "user")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "operator.sock")
-	ln, err := localapi.Listen(path, 0o660)
-	if err != nil {
-		t.Fatal(err)
-	}
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "jobs 3") })
-	server := localapi.Server(localapi.Handler(userapi.Routes(users, access, metrics), localapi.Options{}))
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
+	path := socktest.Serve(t, localapi.Handler(userapi.Routes(users, access, metrics), localapi.Options{}))
 	client, raw = userapi.NewClient(path), localapi.NewClient(path)
 	t.Cleanup(func() {
 		client.Disconnect()
 		raw.Close()
-		server.Close()
-		if err := <-done; err != http.ErrServerClosed {
-			t.Errorf("Serve: %v", err)
-		}
-		os.RemoveAll(dir)
 	})
 	return client, raw
 }
