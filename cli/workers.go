@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"crypto/subtle"
 	"fmt"
 	"slices"
 
@@ -67,5 +67,5 @@ func sameToken(c config.Config, a, b string) bool {
 		return true
 	}
 	defer clear(two)
-	return bytes.Equal(one, two)
+	return subtle.ConstantTimeCompare(one, two) == 1
 }
