@@ -3,6 +3,7 @@ package escape_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -81,6 +82,7 @@ func shapes(t *testing.T) []shape {
 type result struct {
 	rows    []escape.Row
 	refused string
+	said    string // on standard error
 	exit    confine.Exit
 }
 
@@ -156,6 +158,8 @@ func parse(t *testing.T, out []byte) result {
 		line = strings.TrimSpace(line)
 		if text, ok := strings.CutPrefix(line, "refused: "); ok {
 			r.refused = text
+		} else if text, ok := strings.CutPrefix(line, "said: "); ok {
+			r.said = text
 		} else if text, ok := strings.CutPrefix(line, "exit: "); ok {
 			if err := json.Unmarshal([]byte(text), &r.exit); err != nil {
 				t.Fatal(err)
@@ -226,6 +230,10 @@ func TestUseUp(t *testing.T) {
 				r := reach(t, p, s, "", what, bounds)
 				if row := escape.Used(s.name, 1, what, r.exit); !row.Pass {
 					t.Errorf("%+v (%s)", row, r.refused)
+				}
+				// A crash alone would also be that of a worker that may make no thread at all.
+				if again := fmt.Sprintf("errno=%d)", syscall.EAGAIN); what == "threads" && !strings.Contains(r.said, again) {
+					t.Errorf("not the limit ended it: %.300s", r.said)
 				}
 			})
 		}

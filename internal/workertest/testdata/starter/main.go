@@ -45,7 +45,12 @@ func run() error {
 		}
 		return err
 	}
-	go io.Copy(io.Discard, w.Stderr)
+	said := make(chan []byte, 1)
+	go func() {
+		text, _ := io.ReadAll(io.LimitReader(w.Stderr, 4096)) // its last words; a test of what it says wants no more
+		said <- text
+		io.Copy(io.Discard, w.Stderr)
+	}()
 	conn, err := net.FileConn(w.Doors)
 	if err != nil {
 		return err
@@ -66,6 +71,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	fmt.Printf("said: %q\n", <-said)
 	exit := confine.ExitOf(state.Sys().(syscall.WaitStatus))
 	left, err := w.Left()
 	exit.Cleanup.Proven = err == nil && len(left) == 0
