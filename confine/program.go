@@ -148,7 +148,11 @@ func (p *Program) Start(ctx context.Context, s Start) (*Process, error) {
 		return nil, refusal(err)
 	}
 	w.PID = w.proc.Pid
-	if err := w.ready(ctx, expect); err != nil {
+	err = w.ready(ctx, expect)
+	if ctx.Err() != nil { // it was killed, in whatever step that showed
+		err = ctx.Err()
+	}
+	if err != nil {
 		w.Kill()
 		return w, fmt.Errorf("%w%s", err, w.lastWords())
 	}
@@ -186,9 +190,6 @@ func (w *Process) ready(ctx context.Context, expect expectation) error {
 		return fault.Wrap(fault.Denied, err, "cannot give a worker its orders")
 	}
 	word, err := w.word()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	if err != nil {
 		return fault.Wrap(fault.Denied, err, "cannot isolate a worker")
 	}

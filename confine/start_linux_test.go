@@ -197,12 +197,12 @@ func TestSilent(t *testing.T) {
 		w   *Process
 		err error
 	}
-	done := make(chan result)
+	done := make(chan result, 1)
 	go func() {
 		w, err := p.Start(ctx, startFor())
 		done <- result{w, err}
 	}()
-	for childOf(t, os.Getpid(), "worker") == 0 {
+	for childOf(t, os.Getpid(), "worker") == 0 && len(done) == 0 { // or it has failed by itself, which is told below
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
@@ -210,7 +210,9 @@ func TestSilent(t *testing.T) {
 	if !errors.Is(r.err, context.Canceled) {
 		t.Errorf("got %v", r.err)
 	}
-	end(t, r.w)
+	if r.w != nil {
+		end(t, r.w)
+	}
 }
 
 // childOf finds a child by the name of its program.
